@@ -17,7 +17,7 @@ from loadproof.errors import Exit
 class Outcome(StrEnum):
     """The five outcomes, in the order in which the stronger one wins (`merge`)."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 -- an outcome, not a password
     UNSUPPORTED = "unsupported"
     UNCLEAR = "unclear"
     FAIL = "fail"

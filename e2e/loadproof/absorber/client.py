@@ -1,0 +1,73 @@
+"""How does the harness start the absorber, learn its address and end it?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadproof.absorber.service import Announced
+from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.process import Process, clean_environment, running, tail
+
+if TYPE_CHECKING:
+    from loadproof.absorber.profile import Profile
+
+READY_DEADLINE_S = 60.0  # loading the tokenizer takes 3 s on a quiet machine
+STOP_GRACE_S = 60.0  # the journal is written then
+
+
+@asynccontextmanager
+async def absorbing(
+    profile: Profile, journal: Path, *, log_dir: Path, model: str | None = None
+) -> AsyncIterator[tuple[Announced, Process]]:
+    """Run an absorber; on leaving the block it has written its journal. Raises BrokenRun if it does not start."""
+    argv = [sys.executable, "-m", "loadproof.absorber", "--journal", str(journal)]
+    argv += ["--profile-json", profile.model_dump_json(), *(["--model", model] if model else [])]
+    lifeline_theirs, lifeline_ours = os.pipe()
+    ready_ours, ready_theirs = os.pipe()
+    try:
+        async with running(
+            [*argv, "--lifeline", str(lifeline_theirs)],
+            log_dir=log_dir, name="absorber", env=clean_environment({}),
+            stdout_fd=ready_theirs, pass_fds=[lifeline_theirs],
+        ) as process:  # fmt: skip
+            os.close(lifeline_theirs)
+            os.close(ready_theirs)
+            lifeline_theirs = ready_theirs = -1
+            yield await _announced(process, ready_ours), process
+            await process.stop("", grace_s=STOP_GRACE_S)
+    finally:
+        for descriptor in (lifeline_theirs, ready_theirs, lifeline_ours, ready_ours):
+            with suppress(OSError):
+                os.close(descriptor)
+
+
+async def _announced(process: Process, ready: int) -> Announced:
+    """Read the announcement from our own child's pipe: nobody else can have written it."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+
+    def came() -> None:
+        loop.remove_reader(ready)
+        readable.set_result(None)
+
+    loop.add_reader(ready, came)
+    try:
+        await asyncio.wait_for(readable, READY_DEADLINE_S)
+    except TimeoutError:
+        raise BrokenRun(f"the absorber was not ready after {READY_DEADLINE_S:g} s\n{tail(process.stderr)}") from None
+    finally:
+        loop.remove_reader(ready)
+    line = os.read(ready, 65536)  # one short line: a pipe hands it over whole
+    if not line:
+        ended = await process.wait(READY_DEADLINE_S)
+        kind = UsageProblem if ended.exit_code == UsageProblem.exit_code else BrokenRun
+        raise kind(f"the absorber {ended.says()} before it was ready\n{tail(process.stderr)}")
+    return msgspec.json.decode(line, type=Announced)

@@ -1,0 +1,102 @@
+"""What do the small endpoints answer: models, health, version, metrics, tokenize, detokenize?
+
+All but the last two answer at once; those two run on the counting thread, as everything with tokens does.
+An unknown path is 404, a wrong method 405, both in OpenAI's error form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadproof import __version__
+from loadproof.absorber.openai import CHAT, COMPLETIONS, RequestRefused
+
+if TYPE_CHECKING:
+    from loadproof.absorber.http import Request
+    from loadproof.absorber.server import Session
+    from loadproof.tokenizer import TokenCounter
+
+METHODS = {
+    COMPLETIONS: "POST", CHAT: "POST", "/tokenize": "POST", "/detokenize": "POST",
+    "/v1/models": "GET", "/health": "GET", "/version": "GET", "/metrics": "GET",
+}  # fmt: skip
+MAX_MODEL_LEN = 32768
+
+
+class TokenizeBody(msgspec.Struct, frozen=True):
+    """A /tokenize request, of a prompt or of chat messages."""
+
+    prompt: str | None = None
+    messages: list[dict[str, object]] | None = None
+    add_special_tokens: bool = True
+
+
+class DetokenizeBody(msgspec.Struct, frozen=True):
+    """A /detokenize request."""
+
+    tokens: list[int]
+
+
+def answer_small(session: Session, request: Request, path: str) -> None:
+    """Answer everything that is not a generation. Raises RequestRefused."""
+    allowed = METHODS.get(path)
+    method = request.record.method.decode("latin-1")
+    if allowed is None:
+        raise RequestRefused(f"There is no {path} here.", status=404, kind="NotFoundError")
+    if method != allowed and not (method == "HEAD" and allowed == "GET"):
+        raise RequestRefused(f"{path} takes {allowed}, not {method}.", status=405, kind="MethodNotAllowedError")
+    server = session.server
+    if path == "/health":
+        session.answer(request, 200, b"")
+    elif path == "/version":
+        session.answer(request, 200, msgspec.json.encode({"version": __version__}))
+    elif path == "/metrics":
+        session.answer(request, 200, server.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+    elif path == "/v1/models":
+        card = {"id": server.model, "object": "model", "created": server.created, "owned_by": "loadproof",
+                "root": server.model, "parent": None, "max_model_len": MAX_MODEL_LEN}  # fmt: skip
+        session.answer(request, 200, msgspec.json.encode({"object": "list", "data": [card]}))
+    else:
+        job = _tokenize_job if path == "/tokenize" else _detokenize_job
+        server.counting.submit(job(request.record.body), partial(_reply, session, request))
+
+
+def _read[T](body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        raise RequestRefused(str(error)) from error
+
+
+def _tokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
+    asked = _read(body, TokenizeBody)
+    if (asked.prompt is None) == (asked.messages is None):
+        raise RequestRefused("either prompt or messages is needed", param="prompt")
+
+    def job(counter: TokenCounter) -> bytes:
+        if asked.prompt is not None:
+            tokens = counter.encode(asked.prompt, bos=asked.add_special_tokens)
+        else:
+            tokens = counter.encode_chat(asked.messages or [])
+        return msgspec.json.encode({"count": len(tokens), "max_model_len": MAX_MODEL_LEN, "tokens": tokens})
+
+    return job
+
+
+def _detokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
+    asked = _read(body, DetokenizeBody)
+    return lambda counter: msgspec.json.encode({"prompt": counter.decode(asked.tokens)})
+
+
+def _reply(session: Session, request: Request, result: bytes | Exception) -> None:
+    if session.connection.closed:
+        return
+    if isinstance(result, Exception):
+        refused = RequestRefused(str(result))
+        session.answer(request, refused.status, refused.body())
+    else:
+        session.answer(request, 200, result)

@@ -1,0 +1,70 @@
+"""When is the next chunk written?
+
+One heap of absolute deadlines (CLOCK_MONOTONIC nanoseconds) and one timerfd in absolute time, because an
+event loop's own timers are rounded to 1 ms. Nothing runs before its deadline. At most `MAX_DUE` entries a
+wake-up, so that reads are not starved. Left out: what an entry does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+MAX_DUE = 64
+
+type Due = Callable[[], int | None]
+
+
+class Pacer:
+    """Runs callbacks at absolute times; a callback returns its next deadline, or None when it is done."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._heap: list[tuple[int, int, Due]] = []
+        self._order = 0
+        self._armed_ns = 0
+        self._timer = os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
+        self._loop = loop
+        loop.add_reader(self._timer, self._wake)
+
+    def close(self) -> None:
+        """Forget all deadlines and release the timer."""
+        self._loop.remove_reader(self._timer)
+        os.close(self._timer)
+        self._heap.clear()
+
+    def at(self, deadline_ns: int, due: Due) -> None:
+        """Run `due` at `deadline_ns`; at once if that has passed."""
+        next_ns: int | None = deadline_ns
+        if deadline_ns <= time.monotonic_ns():
+            next_ns = due()
+        if next_ns is not None:
+            self._push(next_ns, due)
+            self._arm()
+
+    def _push(self, deadline_ns: int, due: Due) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (deadline_ns, self._order, due))
+
+    def _wake(self) -> None:
+        with suppress(BlockingIOError):  # normal when the timer was set again after it fired
+            os.read(self._timer, 8)
+        self._armed_ns = 0
+        for _ in range(MAX_DUE):
+            if not self._heap or self._heap[0][0] > time.monotonic_ns():
+                break
+            due = heapq.heappop(self._heap)[2]
+            next_ns = due()
+            if next_ns is not None:
+                self._push(next_ns, due)
+        self._arm()
+
+    def _arm(self) -> None:
+        if not self._heap or self._heap[0][0] == self._armed_ns:
+            return
+        self._armed_ns = self._heap[0][0]
+        # 0 would disarm it; a deadline in the past fires at once.
+        os.timerfd_settime_ns(self._timer, flags=os.TFD_TIMER_ABSTIME, initial=max(1, self._armed_ns))

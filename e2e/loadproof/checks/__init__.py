@@ -1,0 +1,1 @@
+"""(case, load) -> findings: one module per question, asked in the order of this literal table."""

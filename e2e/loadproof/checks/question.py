@@ -1,0 +1,35 @@
+"""What is a check given, and how does it word its answer?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from loadproof.verdict import Finding, Outcome
+
+if TYPE_CHECKING:
+    from loadproof.expected import Expected, ToolDeclaration
+    from loadproof.load.measured import Load
+
+EVIDENCE = "journal/journal.parquet"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What was asked, what the case declares of the tool, and what arrived."""
+
+    expected: Expected
+    declared: ToolDeclaration
+    load: Load
+
+    def trimmed(self) -> Load:
+        """Return the load without the declared leading extras."""
+        return replace(self.load, requests=self.load.requests.without_leading(self.declared.leading_extra_requests))
+
+
+def exact(check: str, requirement: str, expected: str, measured: str, *, n: int, detail: str = "") -> Finding:
+    """Return a finding that passes when the two texts are equal."""
+    outcome = Outcome.PASS if expected == measured else Outcome.FAIL
+    return Finding(check=check, requirement=requirement, expected=expected, measured=measured, outcome=outcome, n=n,
+                   smallest_deviation="exact", detail=detail if outcome is Outcome.FAIL else "",
+                   evidence=EVIDENCE)  # fmt: skip

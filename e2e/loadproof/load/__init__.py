@@ -1,0 +1,1 @@
+"""Journal -> measured load. Pure functions of the journal; nothing here knows what was expected."""

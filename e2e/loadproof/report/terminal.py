@@ -1,0 +1,118 @@
+"""What does a person see in a terminal?
+
+One table per call: a section per run, a line per finding, then the verdict and where the run folder is; what
+needs attention (not a plain pass) is spelled out below. Claims in a table of their own. Wide and plain when
+the output is not a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from loadproof.verdict import Claim, Finding, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from loadproof.judging import Judgement
+
+STYLES = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "bold red",
+    Outcome.UNCLEAR: "yellow",
+    Outcome.UNSUPPORTED: "cyan",
+    Outcome.BROKEN: "bold magenta",
+}
+PLAIN_WIDTH = 160
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console: the terminal's width on a terminal, wide and plain elsewhere."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH)
+
+
+def outcome_text(finding: Finding) -> str:
+    """Return the word for a finding's outcome, in its colour."""
+    if finding.allowed_because:
+        return "[yellow]allowed[/yellow]"
+    word = finding.outcome.value if finding.counted else f"({finding.outcome.value})"
+    return f"[{STYLES[finding.outcome]}]{word}[/]"
+
+
+def findings_table(judgements: Sequence[Judgement], where: Sequence[str]) -> Table:
+    """Return the findings of several runs in one table; `where` is each run's folder."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("finding", "requirement", "expected", "measured"):
+        table.add_column(name, overflow="fold")
+    table.add_column("n", justify="right")
+    table.add_column("smallest visible", overflow="fold")
+    table.add_column("outcome")
+    for judgement, folder in zip(judgements, where, strict=True):
+        verdict = judgement.verdict
+        table.add_row(f"[bold]{escape(verdict.case)}[/]", f"[bold]{escape(verdict.tool)}[/]")
+        for finding in judgement.findings:
+            table.add_row(finding.check, escape(finding.requirement), escape(finding.expected),
+                          escape(finding.measured), str(finding.n), finding.smallest_deviation,
+                          outcome_text(finding))  # fmt: skip
+        word = f"[{STYLES[verdict.outcome]}]{verdict.outcome.value.upper()}[/]"
+        table.add_row("[bold]verdict[/]", escape(folder), "", "", "", "", word, end_section=True)
+    return table
+
+
+def claims_table(claims: Sequence[Claim], title: str) -> Table:
+    """Return what a tool says beside what the journal says."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table.add_column("the tool claims")
+    for name in ("claimed", "journal", "difference"):
+        table.add_column(name, justify="right")
+    table.add_column("the journal's definition")
+    for claim in claims:
+        table.add_row(claim.quantity, _number(claim.claimed, claim.unit),
+                      "-" if claim.truth is None else _number(claim.truth, claim.unit),
+                      _difference(claim), claim.definition)  # fmt: skip
+    return table
+
+
+def _number(value: float, unit: str) -> str:
+    if unit == "s" and value < 1:
+        return f"{value * 1e3:.3f} ms"
+    return f"{value:.3f} {unit}" if unit in {"s", "/s"} else f"{value:g} {unit}"
+
+
+def _difference(claim: Claim) -> str:
+    if claim.truth is None:
+        return "-"
+    difference = claim.claimed - claim.truth
+    if difference == 0:
+        return "0"
+    share = f" ({difference / claim.truth:+.1%})" if claim.truth else ""
+    sign = "-" if difference < 0 else "+"
+    return f"{sign}{_number(abs(difference), claim.unit)}{share}"
+
+
+def attention(judgement: Judgement, folder: str, repeat: str) -> list[str]:
+    """Return lines about everything that is not a plain pass, and how to repeat it; empty when all passed."""
+    verdict = judgement.verdict
+    lines = [f"{verdict.case} x {verdict.tool}: {verdict.outcome.value}: {verdict.reason}"] if verdict.reason else []
+    for finding in judgement.findings:
+        if finding.outcome is not Outcome.PASS or finding.detail:
+            lines += _spelled_out(verdict, finding, folder)
+    if verdict.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}:
+        lines.append(f"  again: {repeat}")
+    return lines
+
+
+def _spelled_out(verdict: Verdict, finding: Finding, folder: str) -> list[str]:
+    word = f"allowed: because {finding.allowed_because}" if finding.allowed_because else finding.outcome.value
+    lines = [f"{verdict.case} x {verdict.tool}: {finding.check}: {word}"]
+    if finding.detail:
+        lines.append(f"  {finding.detail}")
+    if finding.outcome is Outcome.FAIL:
+        lines.append(f"  {finding.requirement}: expected {finding.expected}, measured {finding.measured}, "
+                     f"n {finding.n}; evidence {folder}/{finding.evidence}")  # fmt: skip
+    return lines

@@ -1,0 +1,108 @@
+"""What lies in a run folder, and how is each file of it written and read?
+
+    run.json         what ran, on what, how it ended (`RunRecord`)
+    case/            the case folder as it was
+    journal/         journal.parquet
+    tool/            the tool's own folder: its configuration and results
+    *.stdout, *.stderr
+    findings.json claims.json verdict.json   made by judging, and made again by judging again
+
+JSON is written with sorted keys and an indent, so equal content is equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.host import Host
+from loadproof.process import Ended
+from loadproof.verdict import Claim, Finding, Verdict
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run: everything about it that is not in the journal or in the tool's own files."""
+
+    case: str
+    tool: str
+    tool_version: str
+    loadproof_version: str
+    python: str
+    seed: int
+    model: str
+    started_at: str
+    git: str
+    host: Host
+    tool_ended: Ended
+    absorber_ended: Ended
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and files of one run."""
+
+    path: Path
+
+    @property
+    def case(self) -> Path:
+        """The copy of the case."""
+        return self.path / "case"
+
+    @property
+    def journal(self) -> Path:
+        """The absorber's folder."""
+        return self.path / "journal"
+
+    @property
+    def tool_out(self) -> Path:
+        """The tool's own folder."""
+        return self.path / "tool"
+
+    def require_empty(self) -> None:
+        """Raise UsageProblem if something is there already: a run never overwrites one."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise UsageProblem(f"{self.path}: is not an empty folder; a run overwrites nothing: remove it or choose "
+                               "another --out")  # fmt: skip
+
+    def write(self, name: str, value: object) -> None:
+        """Write `name` (a .json file) whole or not at all."""
+        write_json(self.path / name, value)
+
+    def read_record(self) -> RunRecord:
+        """Read run.json."""
+        file = self.path / "run.json"
+        if not file.is_file():
+            raise UsageProblem(f"{self.path}: is not a run folder, it has no run.json; name a folder that "
+                               "`loadproof run` wrote")  # fmt: skip
+        return _read(file, RunRecord)
+
+    def read_findings(self) -> list[Finding]:
+        """Read findings.json."""
+        return _read(self.path / "findings.json", list[Finding])
+
+    def read_claims(self) -> list[Claim]:
+        """Read claims.json."""
+        return _read(self.path / "claims.json", list[Claim])
+
+    def read_verdict(self) -> Verdict:
+        """Read verdict.json."""
+        return _read(self.path / "verdict.json", Verdict)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a value of ours as JSON under a temporary name and rename it."""
+    text = json.dumps(msgspec.to_builtins(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(text)
+    temporary.rename(path)
+
+
+def _read[T](path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError) as error:
+        raise BrokenRun(f"{path}: cannot be read: {error}; `loadproof judge {path.parent}` makes it again") from error

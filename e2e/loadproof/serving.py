@@ -1,0 +1,29 @@
+"""`loadproof serve`: the absorber in the foreground, for a person with another terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from loadproof.absorber.service import Announced, Options, serve
+from loadproof.errors import Exit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loadproof.absorber.profile import Profile
+
+
+def serve_here(profile: Profile, host: str, port: int, journal: Path, console: Console) -> int:
+    """Serve until Ctrl-C or SIGTERM; say where, and at the end where the journal is."""
+
+    def announce(announced: Announced) -> None:
+        console.print(f"listening on {announced.url} (model {announced.model}); Ctrl-C ends it", markup=False)
+        console.print(f"journal: {journal}, written at the end", markup=False, soft_wrap=True)
+
+    path = uvloop.run(serve(Options(profile=profile, journal=journal, host=host, port=port), announce))
+    console.print(f"wrote {path}", markup=False, soft_wrap=True)
+    console.print(f"judge it: loadproof judge --case CASE --journal {journal}", markup=False, soft_wrap=True)
+    return Exit.CLEAN

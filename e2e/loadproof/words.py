@@ -1,0 +1,64 @@
+"""Which texts have exactly as many tokens as asked, without a tokenizer at hand?
+
+Method: `data/words.txt` holds words that are one token each under the bundled tokenizer, with a leading space
+and without. No token of that vocabulary joins a letter to a following space, so no token spans two words, and
+any n of them joined by single spaces are exactly n bare tokens. The tests prove both with the tokenizer itself.
+Left out: special tokens (a server's BOS is one more), chat templates and every other tokenizer. Nothing here
+loads a tokenizer, so that clients start at once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from importlib.resources import files
+from typing import SupportsIndex
+
+WORDS: tuple[str, ...] = tuple(files("loadproof.data").joinpath("words.txt").read_text("ascii").split())
+"""Lower-case ASCII English words, sorted, no word twice; at least 512."""
+
+_LATER = tuple(f" {word}" for word in WORDS)
+
+
+def text_of(indices: Iterable[SupportsIndex]) -> str:
+    """Return the words at `indices` (a sequence or an integer array, each in [0, len(WORDS))) as one text.
+
+    The text has exactly as many bare tokens as there are indices.
+
+    Raises:
+        IndexError: an index is beyond the last word.
+    """
+    return " ".join(map(WORDS.__getitem__, indices))
+
+
+def pieces(count: int, start: int = 0) -> list[str]:
+    """Return `count` pieces of text of one token each, as a stream sends them.
+
+    The words follow each other cyclically from index `start` (any integer, modulo len(WORDS)); the first piece
+    has no leading space, the later ones have one, and all of them joined are `count` bare tokens too.
+
+    Raises:
+        ValueError: `count` is negative.
+    """
+    _must_not_be_negative(count)
+    size = len(WORDS)
+    cyclic = [_LATER[index % size] for index in range(start, start + count)]
+    cyclic[:1] = [piece.removeprefix(" ") for piece in cyclic[:1]]
+    return cyclic
+
+
+def random_text(tokens: int, rng: random.Random) -> str:
+    """Return a text of exactly `tokens` bare tokens, drawn uniformly with replacement.
+
+    The state of `rng` alone decides: the same state gives the same text.
+
+    Raises:
+        ValueError: `tokens` is negative.
+    """
+    _must_not_be_negative(tokens)
+    return " ".join(rng.choices(WORDS, k=tokens))
+
+
+def _must_not_be_negative(tokens: int) -> None:
+    if tokens < 0:
+        raise ValueError(f"a text cannot have {tokens} tokens")

@@ -1,0 +1,96 @@
+"""Are our texts exactly as many tokens as they claim, whole and piece by piece, under the real tokenizer?"""
+
+from __future__ import annotations
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from loadproof.data.make_words import kept
+from loadproof.tokenizer import TokenCounter, bundled_counter
+from loadproof.words import WORDS, pieces, random_text, text_of
+
+SEED = 20_260
+
+
+@pytest.fixture(scope="module")
+def counter() -> TokenCounter:
+    return bundled_counter()
+
+
+def test_the_list_is_what_it_says() -> None:
+    assert len(WORDS) >= 512
+    assert list(WORDS) == sorted(set(WORDS))
+    assert [word for word in WORDS if not re.fullmatch("[a-z]+", word)] == []
+
+
+def test_every_word_alone_is_one_token_with_and_without_a_space(counter: TokenCounter) -> None:
+    assert set(counter.bare(WORDS)) == {1}
+    assert set(counter.bare([f" {word}" for word in WORDS])) == {1}
+    # The commonest other way to cut a stream, "word ", is not one token: the counts above could have differed.
+    assert set(counter.bare([f"{word} " for word in WORDS])) == {2}
+
+
+def test_no_token_of_the_vocabulary_spans_two_words(counter: TokenCounter) -> None:
+    # "▁" is the vocabulary's space. With this, n words are n tokens in any order, not only in those drawn below.
+    vocabulary = counter._tokenizer().get_vocab()
+    assert "▁the" in vocabulary
+    assert [token for token in vocabulary if re.search("[a-z]▁", token)] == []
+
+
+def test_random_sequences_have_one_token_a_word(counter: TokenCounter) -> None:
+    rng = random.Random(SEED)
+    lengths = [rng.randint(1, 300) for _ in range(3000)]
+    assert counter.bare([random_text(length, rng) for length in lengths]) == lengths
+
+
+def test_random_pairs_have_two_tokens(counter: TokenCounter) -> None:
+    rng = random.Random(SEED + 1)
+    assert set(counter.bare([random_text(2, rng) for _ in range(20_000)])) == {2}
+
+
+def test_a_long_text_has_one_token_a_word_and_bos_is_one_more(counter: TokenCounter) -> None:
+    text = random_text(8192, random.Random(SEED + 2))
+    assert counter.bare([text]) == [8192]
+    assert counter.with_bos([text]) == [8193]
+
+
+@pytest.mark.parametrize("start", [0, 1, len(WORDS) - 2, len(WORDS), -3, 10**12])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 2 * len(WORDS) + 3])
+def test_pieces_are_one_token_each_and_together(counter: TokenCounter, count: int, start: int) -> None:
+    stream = pieces(count, start)
+    assert len(stream) == count
+    assert counter.bare(stream) == [1] * count
+    assert counter.bare(["".join(stream)]) == [count]
+    assert "".join(stream) == " ".join(WORDS[(start + i) % len(WORDS)] for i in range(count))
+
+
+def test_text_of_takes_lists_and_arrays_and_refuses_an_index_beyond_the_end(counter: TokenCounter) -> None:
+    indices = np.random.default_rng(SEED).integers(len(WORDS), size=77)
+    text = text_of(indices)
+    assert text == text_of(indices.tolist())
+    assert text.split(" ") == [WORDS[int(i)] for i in indices]
+    assert counter.bare([text]) == [77]
+    assert not text_of([])
+    with pytest.raises(IndexError):
+        text_of([len(WORDS)])
+
+
+def test_the_seed_alone_decides_the_text() -> None:
+    assert random_text(50, random.Random(1)) == random_text(50, random.Random(1))
+    assert random_text(50, random.Random(1)) != random_text(50, random.Random(2))
+    assert not random_text(0, random.Random(1))
+
+
+def test_a_negative_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="-1 tokens"):
+        random_text(-1, random.Random(1))
+    with pytest.raises(ValueError, match="-1 tokens"):
+        pieces(-1)
+
+
+def test_the_maker_keeps_the_list_and_drops_what_is_not_one_token(counter: TokenCounter) -> None:
+    # Two tokens, two tokens, not lower case, not ASCII letters.
+    assert kept({*WORDS, "xylophonist", "vowel", "The", "don't"}, counter) == list(WORDS)
