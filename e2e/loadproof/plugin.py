@@ -1,8 +1,133 @@
-"""The pytest plugin: what did the session's runs say, in one table at its end?
+"""The pytest plugin: real runs for tests, and one table of what they said at the session's end.
 
-`loadproof_record(judgement)` notes a run; a test that could not be judged clearly or lacks its tool is counted.
-At the end: case, tool, outcome and the host, on the terminal and, as JSON and Markdown, in the folder
-named by LOADPROOF_SUMMARY.
+`loadproof_runs` makes a run of a case and tool once per session and keeps it; `clearly` asks something of it,
+repeats an unclear answer twice with a new run, and then fails where LOADPROOF_REQUIRE names `clear`, or skips and
+counts. A tool that is not installed is a counted skip, and a failure where LOADPROOF_REQUIRE names it. The table
+(case, tool, outcome, host; skips and unclears counted) goes to the terminal and, as summary.json and summary.md,
+into the folder named by LOADPROOF_SUMMARY. Silent in sessions that use none of it.
 """
 
 from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from loadproof.bench import plan_jobs, run_job
+from loadproof.errors import UsageProblem
+from loadproof.host import this_host
+from loadproof.report.summary import Summary, SummaryRow, as_markdown, summary_table
+from loadproof.requirements import CLEAR, required
+from loadproof.run_folder import write_json
+from loadproof.verdict import Outcome
+
+if TYPE_CHECKING:
+    from loadproof.judging import Judgement
+
+VARIABLE = "LOADPROOF_SUMMARY"
+ATTEMPTS = 3
+SEED = 20_260_101
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run that was made, and where it is."""
+
+    folder: Path
+    judgement: Judgement
+
+
+@dataclass
+class _Session:
+    """What the session's summary is made of."""
+
+    rows: list[SummaryRow] = field(default_factory=list)
+    timed: set[str] = field(default_factory=set)
+    unclear: set[str] = field(default_factory=set)
+    missing: set[str] = field(default_factory=set)
+
+
+_SESSION = pytest.StashKey[_Session]()
+
+
+class Runs:
+    """Real runs, made when first asked for. `clearly` is what tests use."""
+
+    def __init__(self, session: _Session, out: Path) -> None:
+        self._session, self._out = session, out
+        self._made: dict[tuple[Path, str, int], StoredRun] = {}
+        self.test = ""
+
+    def attempt(self, case: Path, tool: str, number: int = 0) -> StoredRun:
+        """Return attempt `number` of this case and tool; skips (or fails) the test when the tool is not there."""
+        key = (case.resolve(), tool, number)
+        if key not in self._made:
+            [job] = plan_jobs([case], [tool], self._out / f"attempt-{number}", SEED + number)
+            if job.executable is None:
+                self._tool_missing(tool, job.tool.how_to_get())
+            judgement = asyncio.run(run_job(job, lambda _progress: None))
+            self._session.rows.append(SummaryRow.of(judgement.verdict))
+            self._made[key] = StoredRun(job.folder.path, judgement)
+        return self._made[key]
+
+    def _tool_missing(self, tool: str, how_to_get: str) -> None:
+        if tool in required():
+            pytest.fail(f"{tool} is required and not installed: {how_to_get}", pytrace=False)
+        self._session.missing.add(self.test)
+        pytest.skip(f"{tool} is not installed: {how_to_get}")
+
+    def clearly(self, case: Path, tool: str, ask: Callable[[StoredRun], Outcome]) -> StoredRun:
+        """Return the first run to which `ask` does not answer unclear; `ask` asserts what must hold anyhow."""
+        self._session.timed.add(self.test)
+        for number in range(ATTEMPTS):
+            run = self.attempt(case, tool, number)
+            if ask(run) is not Outcome.UNCLEAR:
+                return run
+        self._session.unclear.add(self.test)
+        text = f"unclear in {ATTEMPTS} runs: the machine was too busy, or the case is too small"
+        if CLEAR in required():
+            pytest.fail(text)
+        pytest.skip(text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin to note what is run; an unknown name in LOADPROOF_REQUIRE ends the session as a usage error."""
+    config.stash[_SESSION] = _Session()
+    try:
+        required()
+    except UsageProblem as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+@pytest.fixture(scope="session")
+def loadproof_session_runs(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Every real run of the session."""
+    return Runs(pytestconfig.stash[_SESSION], tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def loadproof_runs(loadproof_session_runs: Runs, request: pytest.FixtureRequest) -> Runs:
+    """The session's real runs, for this test."""
+    loadproof_session_runs.test = request.node.nodeid
+    return loadproof_session_runs
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table, and write it where LOADPROOF_SUMMARY says."""
+    noted = config.stash[_SESSION]
+    if not (noted.rows or noted.timed or noted.missing):
+        return
+    summary = Summary(host=this_host(), rows=noted.rows, timed=len(noted.timed), unclear=len(noted.unclear),
+                      tool_missing=len(noted.missing))  # fmt: skip
+    terminalreporter.section("loadproof")
+    terminalreporter.write(summary_table(summary))
+    if folder := os.environ.get(VARIABLE):
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        write_json(path / "summary.json", summary)
+        (path / "summary.md").write_text(as_markdown(summary))

@@ -112,14 +112,18 @@ def _row(tool: str, package: Package) -> ToolRow:
 
 
 async def sync(tool: str, *, say: Say, deadline_s: float = SYNC_DEADLINE_S) -> Path:
-    """Make the tool's environment unless it is whole, and return its folder.
+    """Make the tool's environment unless it is whole, and return its folder; a person's own build is returned as it is.
 
-    `say` gets whole lines of progress. Runs nothing and needs no network when the environment is whole.
+    `say` gets whole lines of progress. Runs nothing and needs no network when there is nothing to make.
     `deadline_s` is for the installation; waiting for somebody else's is not counted.
     Raises UsageProblem (unknown tool, no uv, no such Python, disk too small) and BrokenRun (uv failed or took
     too long; with the tail of its log).
     """
     lock = read_lock(tool)
+    variable = PACKAGES[tool].own_build
+    if own := own_build(variable):
+        say(f"{lock}: nothing to install, {variable} names {own}")
+        return own
     environment = environment_dir(lock)
     if _whole(environment):
         say(f"{lock}: is installed in {environment}")

@@ -395,6 +395,19 @@ def test_own_build_that_cannot_run_names_the_variable(
 
 
 @pytest.mark.asyncio
+async def test_with_an_own_build_there_is_nothing_to_install(
+    fake_uv: FakeUv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = executable(tmp_path / "mine", "true")
+    monkeypatch.setenv(OWN, str(mine))
+    lines: list[str] = []
+    assert await sync(TOOL, say=lines.append) == mine
+    assert lines == [f"inference-perf 0.7.0: nothing to install, {OWN} names {mine}"]
+    assert fake_uv.calls() == []
+    assert not here().exists()
+
+
+@pytest.mark.asyncio
 async def test_rows_tell_what_is_there_and_how_to_get_it(fake_uv: FakeUv, monkeypatch: pytest.MonkeyPatch) -> None:
     [row] = tool_rows()
     assert (row.name, row.version, row.installed, row.where, row.size_mb) == (TOOL, "0.7.0", False, "", None)

@@ -1,0 +1,193 @@
+"""How does a person, a case or a test start the reference sender, and what does it leave behind?
+
+`python -m loadproof.metronome` reads the arguments, sends, and writes requests.jsonl and then claims.json into
+`--out` (claims.json complete and last, so whoever sees it sees all). Exit codes: 0 all answered, 1 some request failed
+or was abandoned, 3 no server, 64 bad arguments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import resource
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+from loadproof.arrival import Law
+from loadproof.errors import Exit, LoadproofError, UsageProblem
+from loadproof.metronome.asked import PATHS, Asked, bodies, request_bytes
+from loadproof.metronome.claims import claims_of, row
+from loadproof.metronome.drive import Drive, drive
+from loadproof.metronome.exchange import Exchange
+from loadproof.metronome.schedule import KNOWN_LAWS, offsets_s
+from loadproof.metronome.wrong import WRONG_KINDS, go_wrong
+from loadproof.reported import CLAIMS_FILE, Reported
+from loadproof.words import random_text
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse ends with 2, which means `unclear` here."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing and exiting."""
+        raise UsageProblem(f"{message}; `--help` lists the arguments")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the reference sender with `argv` (default: the process's) and return its exit code."""
+    try:
+        return _run(_parser().parse_args(argv))
+    except LoadproofError as problem:
+        sys.stderr.write(f"metronome: {problem}\n")
+        return problem.exit_code
+
+
+def _run(args: argparse.Namespace) -> int:
+    out = Path(args.out)
+    asked = _asked(args)
+    plan = _plan(asked, args.base_url)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / CLAIMS_FILE).unlink(missing_ok=True)  # those of an earlier run are not this one's
+    except OSError as problem:
+        raise UsageProblem(
+            f"--out {out} cannot be used as a folder ({problem.strerror}): name another one"
+        ) from problem
+    _allow_open_files()
+    claims = _write(out, uvloop.run(drive(plan)))
+    sys.stdout.write(
+        f"metronome: {claims.completed} completed, {claims.failed} failed, {claims.abandoned} abandoned"
+        f" in {claims.duration_s or 0:.2f} s; see {out / CLAIMS_FILE}\n"
+    )
+    return Exit.FAIL if claims.failed or claims.abandoned else Exit.CLEAN
+
+
+def _asked(args: argparse.Namespace) -> Asked:
+    if args.arrival and args.rate is None:
+        raise UsageProblem("--arrival needs --rate")
+    honest = Asked(
+        model=args.model,
+        num_requests=args.num_requests,
+        prompt_tokens=args.prompt_tokens,
+        max_tokens=args.max_tokens,
+        rate_per_s=args.rate,
+        arrival=Law(args.arrival or Law.CONSTANT),
+        concurrency=args.concurrency,
+        api=args.api,
+        stream=args.stream,
+        ignore_eos=args.ignore_eos,
+        bos=args.bos,
+        seed=args.seed,
+        timeout_s=args.timeout_s,
+    )
+    return go_wrong(honest, args.wrong)
+
+
+def _plan(asked: Asked, base_url: str) -> Drive:
+    host, port, authority, prefix = _target(base_url)
+    requests = [
+        request_bytes(asked, authority=authority, prefix=prefix, name=f"metronome-{asked.seed}-{index}", body=body)
+        for index, body in enumerate(bodies(asked, random_text))
+    ]
+    offsets = None
+    if asked.rate_per_s is not None:
+        offsets = offsets_s(asked.arrival, count=asked.num_requests, rate_per_s=asked.rate_per_s, seed=asked.seed)
+    return Drive(
+        host=host,
+        port=port,
+        warm_up=requests.pop() if asked.warm_up else None,
+        requests=requests,
+        offsets_s=offsets,
+        concurrency=asked.concurrency,
+        streamed=asked.stream,
+        timeout_s=asked.timeout_s,
+    )
+
+
+def _target(base_url: str) -> tuple[str, int, str, str]:
+    """Return host, port, authority and path prefix of `base_url`."""
+    hint = f"--base-url {base_url!r}: give something like http://127.0.0.1:8000"
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port or 80
+    except ValueError as problem:
+        raise UsageProblem(f"{hint} ({problem})") from problem
+    prefix = parts.path.rstrip("/")
+    odd = parts.username or parts.query or parts.netloc.endswith(":") or not base_url.isascii()
+    if parts.scheme != "http" or not parts.hostname or odd:
+        raise UsageProblem(hint)
+    if prefix.endswith("/v1"):
+        raise UsageProblem(f"{hint}, without /v1: it is appended")
+    return parts.hostname, port, parts.netloc, prefix
+
+
+def _allow_open_files() -> None:
+    """One connection per request in flight: a soft limit of 1024 would cut that short."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _write(out: Path, exchanges: Sequence[Exchange]) -> Reported:
+    claims = claims_of(exchanges)
+    _replace(out / "requests.jsonl", b"".join(msgspec.json.encode(row(exchange)) + b"\n" for exchange in exchanges))
+    _replace(out / CLAIMS_FILE, msgspec.json.format(msgspec.json.encode(claims), indent=2) + b"\n")
+    return claims
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_bytes(content)
+    part.replace(path)
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, not {text}")
+        return value
+
+    read.__name__ = "whole number"  # argparse's word for it in its message
+    return read
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0 and finite, not {text}")
+    return value
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="metronome", description=__doc__, allow_abbrev=False)
+    switch = argparse.BooleanOptionalAction
+    parser.add_argument("--base-url", required=True, help="like http://127.0.0.1:8000")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--out", required=True, help="folder for claims.json and requests.jsonl")
+    parser.add_argument("--rate", type=_positive, help="open loop: requests a second")
+    parser.add_argument("--arrival", choices=[law.value for law in KNOWN_LAWS], help="with --rate; default constant")
+    parser.add_argument("--concurrency", type=_whole(1), help="closed loop: requests in flight")
+    parser.add_argument("--num-requests", type=_whole(1), required=True)
+    parser.add_argument("--prompt-tokens", type=_whole(1), required=True, help="with the BOS of --bos")
+    parser.add_argument("--bos", type=int, choices=(0, 1), default=1, help="BOS tokens that the server adds; default 1")
+    parser.add_argument("--max-tokens", type=_whole(1), required=True)
+    parser.add_argument("--api", choices=sorted(PATHS), default="completions")
+    parser.add_argument("--stream", action=switch, default=True)
+    parser.add_argument("--ignore-eos", action=switch, default=True)
+    parser.add_argument("--seed", type=_whole(0), default=0)
+    parser.add_argument("--timeout-s", type=_positive, default=60.0, help="of each request")
+    kinds = ", ".join(kind.replace("%", "%%") for kind in WRONG_KINDS)
+    parser.add_argument("--wrong", action="append", default=[], choices=sorted(WRONG_KINDS), metavar="KIND", help=kinds)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

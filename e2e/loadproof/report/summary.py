@@ -1,0 +1,67 @@
+"""How does the table at the end of a test session look, on a terminal and as Markdown?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadproof.host import Host
+
+if TYPE_CHECKING:
+    from loadproof.verdict import Verdict
+
+COLUMNS = ("case", "tool", "outcome", "findings")
+
+
+class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the session."""
+
+    case: str
+    tool: str
+    outcome: str
+    findings: str
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> SummaryRow:
+        """Make a row of a verdict; `findings` counts the outcomes that occurred."""
+        counts = ", ".join(f"{count} {outcome}" for outcome, count in verdict.counts.items() if count)
+        return cls(case=verdict.case, tool=verdict.tool, outcome=verdict.outcome.value, findings=counts)
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """A session: its runs, on which host; how many tests were timed, how many of them ended unclear, how many
+    were skipped because their tool is not installed.
+    """  # noqa: D205 -- one sentence that is longer than a line
+
+    host: Host
+    rows: list[SummaryRow]
+    timed: int
+    unclear: int
+    tool_missing: int
+
+
+def host_line(host: Host) -> str:
+    """Return the host in a line."""
+    return (f"host: {host.name}, {host.cpu_model}, {host.usable_cores:g} usable cores, {host.memory_gib:g} GiB, "
+            f"{host.system} {host.machine}")  # fmt: skip
+
+
+def _counts_line(summary: Summary) -> str:
+    return (f"timed tests: {summary.timed}, of them unclear: {summary.unclear}; "
+            f"skipped for a missing tool: {summary.tool_missing}")  # fmt: skip
+
+
+def summary_table(summary: Summary) -> str:
+    """Return the table as plain text."""
+    rows = [COLUMNS, *((row.case, row.tool, row.outcome, row.findings) for row in summary.rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, _counts_line(summary), host_line(summary.host)]) + "\n"
+
+
+def as_markdown(summary: Summary) -> str:
+    """Return the table as Markdown, as GitHub's step summary shows it."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
+    lines += [f"| {row.case} | {row.tool} | {row.outcome} | {row.findings} |" for row in summary.rows]
+    return "\n".join([*lines, "", _counts_line(summary), "", host_line(summary.host)]) + "\n"
