@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import socket
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,85 +19,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.record import CLIENT_CLOSED, COMPLETE, REFUSED, SCHEMA, Record
+
+__all__ = [
+    "CLIENT_CLOSED", "COMPLETE", "FILE_NAME", "REFUSED", "SCHEMA", "Journal", "Metadata", "Record", "body_fields",
+    "host_identity", "read_journal", "write_journal",
+]  # fmt: skip
 
 SCHEMA_VERSION = 1
 FILE_NAME = "journal.parquet"
-
-COMPLETE = "complete"  # the kernel took the last byte of the reply
-REFUSED = "refused"  # answered with an error by the server's own rules
-CLIENT_CLOSED = "client_closed"  # the client closed or reset before the reply was whole
-
-SCHEMA = pa.schema(
-    [
-        ("req", pa.uint64()),  # in the order of arrival
-        ("conn", pa.uint32()),
-        ("nth", pa.uint32()),  # 0 for the first request of its connection
-        ("arrival_ns", pa.int64()),
-        ("arrival_kernel", pa.bool_()),  # false: no kernel stamp, arrival is the time of our read
-        ("read_ns", pa.int64()),
-        ("received_ns", pa.int64()),  # the body was whole
-        ("method", pa.string()),
-        ("path", pa.string()),
-        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),  # credentials blanked
-        ("body", pa.large_binary()),
-        ("digest", pa.binary(16)),  # of the body
-        ("occurrence", pa.uint32()),  # 0 for the first body of this digest
-        ("model", pa.string()),
-        ("stream", pa.bool_()),
-        ("ignore_eos", pa.bool_()),
-        ("max_tokens", pa.int64()),  # max_completion_tokens counts, and wins, in chat
-        ("extra_fields", pa.string()),  # JSON object of all body fields that have no column of their own
-        ("bare_prompt_tokens", pa.int32()),  # the text alone, no BOS and no template
-        ("usage_prompt_tokens", pa.int32()),  # as `usage` says it
-        ("planned_first_ns", pa.int64()),
-        ("planned_ns", pa.list_(pa.int64())),  # a chunk each
-        ("late_ns", pa.list_(pa.int32())),  # actual - planned, a chunk each; null: never written
-        ("chunk_tokens", pa.list_(pa.uint16())),
-        ("chunk_bytes", pa.list_(pa.uint32())),
-        ("done_ns", pa.int64()),  # just before the last write, or at the client's close
-        ("status", pa.int16()),
-        ("output_tokens", pa.uint32()),  # written
-        ("bytes", pa.uint64()),
-        ("blocked_ns", pa.int64()),  # the client did not read, so a write had to wait
-        ("finish_reason", pa.string()),
-        ("how_ended", pa.string()),
-    ]
-)
-
-
-class Record:
-    """One request as the server saw it; plain slots, because it is made on the hot path.
-
-    `planned` and `actual` are nanoseconds per chunk of a stream (one entry for a reply that is not
-    streamed); `actual` is 0 until the chunk's last byte was taken by the kernel.
-    """
-
-    __slots__ = (
-        "actual", "arrival", "bare_tokens", "blocked_ns", "body", "bytes", "chunk_bytes", "chunk_tokens", "conn",
-        "digest", "done", "finish_reason", "head", "how", "method", "nth", "occurrence", "output_tokens", "planned",
-        "planned_first", "read", "received", "req", "status", "target", "usage_tokens",
-    )  # fmt: skip
-
-    def __init__(self, req: int, conn: int, nth: int, arrival: int, read: int) -> None:
-        self.req, self.conn, self.nth, self.arrival, self.read = req, conn, nth, arrival, read
-        self.received = 0
-        self.method = self.target = self.body = self.digest = b""
-        self.head: list[tuple[bytes, bytes]] = []
-        self.occurrence = 0
-        self.planned_first: int | None = None
-        self.planned, self.actual = array("q"), array("q")
-        self.chunk_tokens, self.chunk_bytes = array("H"), array("I")
-        self.done: int | None = None
-        self.status: int | None = None
-        self.output_tokens = self.bytes = self.blocked_ns = 0
-        self.bare_tokens: int | None = None
-        self.usage_tokens: int | None = None
-        self.finish_reason: str | None = None
-        self.how: str | None = None
+METADATA_KEY = b"loadproof"
+CHAT_PATH = b"/v1/chat/completions"
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Who wrote a journal; `clock_offset_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC at start and at the end."""
+    """Who wrote a journal; `clock_offset_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC at start and at the end.
+
+    `scheduling` is how the system let the writer's loop run: "real-time" or "ordinary".
+    """
 
     schema_version: int = SCHEMA_VERSION
     worker: int = 0
@@ -107,6 +45,7 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     clock_offset_ns: tuple[int, int]
     profile: dict[str, object]
+    scheduling: str = "ordinary"
 
 
 def host_identity() -> tuple[str, str]:
@@ -116,9 +55,13 @@ def host_identity() -> tuple[str, str]:
 
 
 def write_journal(folder: Path, records: Sequence[Record], metadata: Metadata) -> Path:
-    """Write `folder/journal.parquet` under a temporary name and rename it; return its path."""
-    table = pa.Table.from_pylist([_row(r) for r in records], schema=SCHEMA)
-    table = table.replace_schema_metadata({b"loadproof": msgspec.json.encode(metadata)})
+    """Write `folder/journal.parquet` under a temporary name and rename it; return its path.
+
+    Raises OSError if it cannot be written.
+    """
+    columns = _plain_columns(records) | _body_columns(records) | _chunk_columns(records)
+    table = pa.table([columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA)
+    table = table.replace_schema_metadata({METADATA_KEY: msgspec.json.encode(metadata)})
     path, temporary = folder / FILE_NAME, folder / f".{FILE_NAME}.part"
     pq.write_table(
         table,
@@ -135,46 +78,85 @@ def write_journal(folder: Path, records: Sequence[Record], metadata: Metadata) -
     return path
 
 
-def _row(record: Record) -> dict[str, object]:
-    fields = body_fields(record.body)
-    limit = fields.pop("max_completion_tokens", None)
-    asked = fields.pop("max_tokens", None)
-    prompt_fields = ("prompt", "messages")
-    return {
-        "req": record.req, "conn": record.conn, "nth": record.nth,
-        "arrival_ns": record.arrival, "arrival_kernel": False, "read_ns": record.read, "received_ns": record.received,
-        "method": record.method.decode("latin-1"), "path": record.target.decode("latin-1"),
-        "headers": [{"name": n.decode("latin-1"), "value": v.decode("latin-1")} for n, v in record.head],
-        "body": record.body, "digest": record.digest or b"\0" * 16, "occurrence": record.occurrence,
-        "model": _typed(fields.pop("model", None), str),
-        "stream": _typed(fields.pop("stream", None), bool),
-        "ignore_eos": _typed(fields.pop("ignore_eos", None), bool),
-        "max_tokens": _typed(limit if limit is not None else asked, int),
-        "extra_fields": json.dumps({k: v for k, v in fields.items() if k not in prompt_fields}, sort_keys=True),
-        "bare_prompt_tokens": record.bare_tokens, "usage_prompt_tokens": record.usage_tokens,
-        "planned_first_ns": record.planned_first, "planned_ns": record.planned.tolist(),
-        "late_ns": [_late(a, p) for p, a in zip(record.planned, record.actual, strict=True)],
-        "chunk_tokens": record.chunk_tokens.tolist(), "chunk_bytes": record.chunk_bytes.tolist(),
-        "done_ns": record.done, "status": record.status, "output_tokens": record.output_tokens,
-        "bytes": record.bytes, "blocked_ns": record.blocked_ns, "finish_reason": record.finish_reason,
-        "how_ended": record.how,
+def _plain_columns(records: Sequence[Record]) -> dict[str, pa.Array]:
+    values: dict[str, list[object]] = {
+        "req": [r.req for r in records], "conn": [r.conn for r in records], "nth": [r.nth for r in records],
+        "arrival_ns": [r.arrival for r in records], "arrival_kernel": [False] * len(records),
+        "read_ns": [r.read for r in records], "received_ns": [r.received for r in records],
+        "method": [_text(r.method) for r in records], "path": [_text(r.target) for r in records],
+        "body": [r.body for r in records], "digest": [r.digest or bytes(16) for r in records],
+        "occurrence": [r.occurrence for r in records], "bare_prompt_tokens": [r.bare_tokens for r in records],
+        "usage_prompt_tokens": [r.usage_tokens for r in records],
+        "planned_first_ns": [r.planned_first for r in records], "done_ns": [r.done for r in records],
+        "status": [r.status for r in records], "output_tokens": [r.output_tokens for r in records],
+        "bytes": [r.bytes for r in records], "blocked_ns": [r.blocked_ns for r in records],
+        "finish_reason": [r.finish_reason for r in records], "how_ended": [r.how for r in records],
     }  # fmt: skip
+    columns = {name: pa.array(column, SCHEMA.field(name).type) for name, column in values.items()}
+    pairs = [pair for r in records for pair in r.head]
+    names, texts = ([_text(pair[i]) for pair in pairs] for i in (0, 1))
+    struct = pa.StructArray.from_arrays([pa.array(names, pa.string()), pa.array(texts, pa.string())], ["name", "value"])
+    return columns | {"headers": pa.ListArray.from_arrays(_offsets(len(r.head) for r in records), struct)}
 
 
-def _late(actual: int, planned: int) -> int | None:
-    return min(actual - planned, 2**31 - 1) if actual else None
+def _body_columns(records: Sequence[Record]) -> dict[str, pa.Array]:
+    rows = [_body_row(r) for r in records]
+    return {
+        name: pa.array([row[i] for row in rows], SCHEMA.field(name).type)
+        for i, name in enumerate(("model", "stream", "ignore_eos", "max_tokens", "extra_fields"))
+    }
 
 
-def _typed[T](value: object, kind: type[T]) -> T | None:
-    return value if type(value) is kind else None
+def _body_row(record: Record) -> tuple[str | None, bool | None, bool | None, int | None, str | None]:
+    fields = body_fields(record.body)
+    limit = fields.pop("max_tokens", None)
+    if record.target.partition(b"?")[0] == CHAT_PATH:
+        newer = fields.pop("max_completion_tokens", None)
+        limit = newer if newer is not None else limit
+    model, stream, ignore_eos = (fields.pop(name, None) for name in ("model", "stream", "ignore_eos"))
+    prompts = ("prompt", "messages")
+    return (
+        _writable(model) if isinstance(model, str) else None,
+        stream if isinstance(stream, bool) else None,
+        ignore_eos if isinstance(ignore_eos, bool) else None,
+        limit if type(limit) is int and -(2**63) <= limit < 2**63 else None,
+        json.dumps({k: v for k, v in fields.items() if k not in prompts}, sort_keys=True),
+    )
+
+
+def _chunk_columns(records: Sequence[Record]) -> dict[str, pa.Array]:
+    offsets = _offsets(len(r.planned) for r in records)
+    flat = {
+        name: np.frombuffer(b"".join(getattr(r, name) for r in records), dtype)
+        for name, dtype in (("planned", "q"), ("actual", "q"), ("chunk_tokens", "I"), ("chunk_bytes", "I"))
+    }
+    late = pa.array(flat["actual"] - flat["planned"], mask=flat["actual"] == 0)
+    values = {"planned_ns": flat["planned"], "late_ns": late} | {k: flat[k] for k in ("chunk_tokens", "chunk_bytes")}
+    return {name: pa.ListArray.from_arrays(offsets, pa.array(column)) for name, column in values.items()}
+
+
+def _offsets(lengths: Iterable[int]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))]).astype(np.int32))
+
+
+def _text(data: bytes) -> str:
+    return data.decode("latin-1")
+
+
+def _writable(text: str) -> str:
+    """Return `text` as UTF-8 can hold it: a lone surrogate, which JSON can spell, becomes a question mark."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def body_fields(body: bytes) -> dict[str, object]:
     """Return the fields of a JSON object, or nothing for a body that is none."""
     try:
         fields = msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        return {}
+    except (ValueError, RecursionError):
+        try:  # the fast reader is strict where others are not: 1e999 is a number to most
+            fields = json.loads(body)
+        except (ValueError, RecursionError):
+            return {}
     return fields if isinstance(fields, dict) else {}
 
 
@@ -206,13 +188,25 @@ def read_journal(path: Path) -> Journal:
     if not file.is_file():
         raise UsageProblem(f"{file}: there is no journal; name the folder that `loadproof serve --journal` wrote")
     try:
-        table = pq.read_table(file)
+        table = pq.ParquetFile(file).read()  # `read_table` would take a folder named a=b for a column
         stored: Mapping[bytes, bytes] = table.schema.metadata or {}
-        metadata = msgspec.json.decode(stored[b"loadproof"], type=Metadata)
-    except (pa.ArrowException, OSError, KeyError, msgspec.MsgspecError) as error:
-        raise BrokenRun(f"{file}: is not a journal of loadproof, or it is damaged: {error}") from error
+        version = msgspec.json.decode(stored.get(METADATA_KEY, b"null"), type=_Version | None)
+    except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
+        raise BrokenRun(f"{file}: is damaged, or is no journal: {error}") from error
+    if version is None:
+        raise BrokenRun(f"{file}: is not a journal of loadproof; name the folder that holds one")
     missing = [field.name for field in SCHEMA if field.name not in table.schema.names]
-    if missing or metadata.schema_version != SCHEMA_VERSION:
-        raise BrokenRun(f"{file}: schema version {metadata.schema_version}, missing columns {missing}; judge it with "
+    if missing or version.schema_version != SCHEMA_VERSION:
+        raise BrokenRun(f"{file}: schema version {version.schema_version}, missing columns {missing}; judge it with "
                         f"the loadproof that wrote it (this one reads version {SCHEMA_VERSION})")  # fmt: skip
+    try:
+        metadata = msgspec.json.decode(stored[METADATA_KEY], type=Metadata)
+    except msgspec.MsgspecError as error:
+        raise BrokenRun(f"{file}: does not say who wrote it: {error}") from error
     return Journal(table.sort_by("req"), metadata)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    """What every version of the metadata has."""
+
+    schema_version: int

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 import uvloop
+from pydantic import ValidationError
 
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.service import DEFAULT_MODEL, Announced, Options, serve
-from loadproof.errors import Exit, LoadproofError
+from loadproof.errors import Exit, LoadproofError, UsageProblem
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -28,6 +29,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _profile(text: str) -> Profile:
+    try:
+        return Profile.model_validate_json(text)
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'JSON'}: {e['msg']}" for e in error.errors())
+        raise UsageProblem(f"--profile-json: {wrong}") from error
+
+
 def _announce(announced: Announced) -> None:
     sys.stdout.write(msgspec.json.encode(announced).decode() + "\n")
     sys.stdout.flush()
@@ -36,9 +45,9 @@ def _announce(announced: Announced) -> None:
 def main() -> int:
     """Run it."""
     given = _parser().parse_args()
-    options = Options(profile=Profile.model_validate_json(given.profile_json), journal=given.journal, host=given.host,
-                      port=given.port, model=given.model, lifeline=given.lifeline)  # fmt: skip
     try:
+        options = Options(profile=_profile(given.profile_json), journal=given.journal, host=given.host,
+                          port=given.port, model=given.model, lifeline=given.lifeline)  # fmt: skip
         uvloop.run(serve(options, _announce))
     except LoadproofError as error:
         sys.stderr.write(f"{error}\n")

@@ -27,7 +27,10 @@ STOP_GRACE_S = 60.0  # the journal is written then
 async def absorbing(
     profile: Profile, journal: Path, *, log_dir: Path, model: str | None = None
 ) -> AsyncIterator[tuple[Announced, Process]]:
-    """Run an absorber; on leaving the block it has written its journal. Raises BrokenRun if it does not start."""
+    """Run an absorber; on leaving the block it has written its journal.
+
+    Raises BrokenRun if it does not start, ends before its time, or ends otherwise than with its journal written.
+    """
     argv = [sys.executable, "-m", "loadproof.absorber", "--journal", str(journal)]
     argv += ["--profile-json", profile.model_dump_json(), *(["--model", model] if model else [])]
     lifeline_theirs, lifeline_ours = os.pipe()
@@ -42,7 +45,9 @@ async def absorbing(
             os.close(ready_theirs)
             lifeline_theirs = ready_theirs = -1
             yield await _announced(process, ready_ours), process
-            await process.stop("", grace_s=STOP_GRACE_S)
+            ended = await process.stop("", grace_s=STOP_GRACE_S)
+            if ended.exit_code != 0:
+                raise BrokenRun(f"the absorber {ended.says()}\n{tail(process.stderr)}")
     finally:
         for descriptor in (lifeline_theirs, ready_theirs, lifeline_ours, ready_ours):
             with suppress(OSError):

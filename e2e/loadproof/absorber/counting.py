@@ -1,7 +1,9 @@
 """How many tokens is this prompt, without ever holding the event loop?
 
-One thread owns the tokenizer; the loop hands it jobs and gets results back as callbacks. The tokenizer
-releases the interpreter's lock while it encodes. Counts are remembered by body digest.
+A prompt is made ready on the loop, where everything that can be refused is refused; that is cheap, and a
+chat template is interpreted Python, which would hold the loop from any thread. One thread owns the tokenizer,
+which releases the interpreter's lock while it encodes: the loop hands it jobs and gets results back as
+callbacks. Counts are remembered by body digest and API.
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ import queue
 import threading
 from collections.abc import Callable
 
-from loadproof.absorber.openai import Body
+from loadproof.absorber.openai import Body, RequestRefused
+from loadproof.chat_template import ChatTemplate, written
 from loadproof.tokenizer import TokenCounter
 
 BOS_ID = 2
+# Messages are any JSON, and a template meets them unprepared: whatever it trips over is the sender's doing.
+ODD_INPUT = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
 
 class Counted(tuple[int, int]):
@@ -23,15 +28,41 @@ class Counted(tuple[int, int]):
     __slots__ = ()
 
 
-def count_prompt(counter: TokenCounter, request: Body) -> Counted:
-    """Count a request's prompt as vLLM does. Raises ValueError where the chat template refuses it."""
-    if request.messages is not None:
-        return Counted((counter.chat_bare(request.messages), counter.chat(request.messages)))
+type Job[T] = Callable[[TokenCounter], T]
+
+
+def prompt_job(template: ChatTemplate, request: Body, *, chat: bool) -> Job[Counted]:
+    """Return what will count a request's prompt as vLLM does, and cannot fail any more.
+
+    Raises RequestRefused where the chat template refuses the messages.
+    """
+    if chat:
+        return _chat_job(template, request)
     if isinstance(request.prompt, str):
-        with_bos = counter.with_bos([request.prompt])[0]
-        return Counted((with_bos - 1, with_bos))
+        text = request.prompt
+
+        def job(counter: TokenCounter) -> Counted:
+            with_bos = counter.with_bos([text])[0]
+            return Counted((with_bos - 1, with_bos))
+
+        return job
     ids = request.prompt or []
-    return Counted((len(ids) - (ids[:1] == [BOS_ID]), len(ids)))
+    counted = Counted((len(ids) - (ids[:1] == [BOS_ID]), len(ids)))
+    return lambda _: counted
+
+
+def _chat_job(template: ChatTemplate, request: Body) -> Job[Counted]:
+    messages = request.messages or []
+    try:
+        texts = [template.prompt(messages), *map(written, messages)]
+    except ODD_INPUT as error:
+        raise RequestRefused(str(error) or type(error).__name__, param="messages") from error
+
+    def job(counter: TokenCounter) -> Counted:
+        usage, *bare = counter.bare(texts)  # the template has written its own BOS
+        return Counted((sum(bare), usage))
+
+    return job
 
 
 class CountingThread:
@@ -39,30 +70,31 @@ class CountingThread:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, counter: TokenCounter) -> None:
         self._loop, self._counter = loop, counter
-        self._jobs: queue.SimpleQueue[tuple[Callable[[TokenCounter], object], Callable[[object], None]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._template = ChatTemplate(counter.folder / "tokenizer_config.json")
+        self._jobs: queue.SimpleQueue[tuple[Job[object], Callable[[object], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="token-counting", daemon=True)
         self._thread.start()
-        self._known: dict[bytes, Counted] = {}
+        self._known: dict[tuple[bytes, bool], Counted] = {}
 
-    def submit[T](self, job: Callable[[TokenCounter], T], done: Callable[[T | Exception], None]) -> None:
+    def submit[T](self, job: Job[T], done: Callable[[T | Exception], None]) -> None:
         """Queue a job."""
         self._jobs.put((job, done))  # type: ignore[arg-type] # a job and its callback agree on T; the queue cannot say so
 
-    def count(self, digest: bytes, request: Body, done: Callable[[Counted | Exception], None]) -> None:
-        """Count a request's prompt, at once if a body with this digest was counted before."""
-        known = self._known.get(digest)
+    def count(self, digest: bytes, request: Body, done: Callable[[Counted], None], *, chat: bool) -> None:
+        """Count a request's prompt, at once if it was counted before. Raises RequestRefused as `prompt_job` does."""
+        key = (digest, chat)
+        known = self._known.get(key)
         if known is not None:
             done(known)
             return
 
         def remember(result: Counted | Exception) -> None:
-            if not isinstance(result, Exception):
-                self._known[digest] = result
+            if isinstance(result, Exception):
+                raise result
+            self._known[key] = result
             done(result)
 
-        self.submit(lambda counter: count_prompt(counter, request), remember)
+        self.submit(prompt_job(self._template, request, chat=chat), remember)
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
@@ -73,6 +105,7 @@ class CountingThread:
             except Exception as error:  # noqa: BLE001 -- whatever a job raises is its answer; the loop decides
                 result = error
             self._loop.call_soon_threadsafe(done, result)
+            del item, job, done, result  # the next job may come late, and these hold a connection
 
     async def drain(self) -> None:
         """Wait until every job queued so far has been answered, then end the thread."""

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from loadproof import __version__
-from loadproof.absorber.openai import CHAT, COMPLETIONS, RequestRefused
+from loadproof.absorber.counting import ODD_INPUT
+from loadproof.absorber.openai import CHAT, COMPLETIONS, RequestRefused, decoded
 
 if TYPE_CHECKING:
     from loadproof.absorber.http import Request
-    from loadproof.absorber.server import Session
+    from loadproof.absorber.session import Session
     from loadproof.tokenizer import TokenCounter
 
 METHODS = {
@@ -48,14 +49,15 @@ def answer_small(session: Session, request: Request, path: str) -> None:
     if allowed is None:
         raise RequestRefused(f"There is no {path} here.", status=404, kind="NotFoundError")
     if method != allowed and not (method == "HEAD" and allowed == "GET"):
-        raise RequestRefused(f"{path} takes {allowed}, not {method}.", status=405, kind="MethodNotAllowedError")
+        raise RequestRefused(f"{path} takes {allowed}, not {method}.", status=405, kind="MethodNotAllowedError",
+                             allow=allowed)  # fmt: skip
     server = session.server
     if path == "/health":
         session.answer(request, 200, b"")
     elif path == "/version":
         session.answer(request, 200, msgspec.json.encode({"version": __version__}))
     elif path == "/metrics":
-        session.answer(request, 200, server.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
+        session.answer(request, 200, server.metrics_text(), "text/plain; version=0.0.4; charset=utf-8")
     elif path == "/v1/models":
         card = {"id": server.model, "object": "model", "created": server.created, "owned_by": "loadproof",
                 "root": server.model, "parent": None, "max_model_len": MAX_MODEL_LEN}  # fmt: skip
@@ -65,15 +67,12 @@ def answer_small(session: Session, request: Request, path: str) -> None:
         server.counting.submit(job(request.record.body), partial(_reply, session, request))
 
 
-def _read[T](body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise RequestRefused(str(error)) from error
+_tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
+_detokenize_decoder = msgspec.json.Decoder(DetokenizeBody)
 
 
 def _tokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
-    asked = _read(body, TokenizeBody)
+    asked = decoded(_tokenize_decoder, body)
     if (asked.prompt is None) == (asked.messages is None):
         raise RequestRefused("either prompt or messages is needed", param="prompt")
 
@@ -88,15 +87,15 @@ def _tokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
 
 
 def _detokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
-    asked = _read(body, DetokenizeBody)
+    asked = decoded(_detokenize_decoder, body)
     return lambda counter: msgspec.json.encode({"prompt": counter.decode(asked.tokens)})
 
 
 def _reply(session: Session, request: Request, result: bytes | Exception) -> None:
-    if session.connection.closed:
-        return
-    if isinstance(result, Exception):
-        refused = RequestRefused(str(result))
+    if isinstance(result, ODD_INPUT):
+        refused = RequestRefused(str(result) or type(result).__name__)
         session.answer(request, refused.status, refused.body())
+    elif isinstance(result, Exception):
+        raise result
     else:
         session.answer(request, 200, result)

@@ -1,13 +1,16 @@
 """How do HTTP/1.1 bytes become requests, and replies become bytes?
 
-httptools (llhttp) parses; this file adds the limits, the time stamps and the framing of replies.
-Left out: strictness against smuggling beyond llhttp's own rules.
+httptools (llhttp) parses; this file adds the limits, the time stamps and the framing of replies. Bytes that
+are no request end the connection's input: the error is the last request of that connection and is answered
+in its turn. An upgrade is ignored, as the standard allows. Left out: strictness beyond llhttp's own rules.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 import httptools
 
@@ -21,75 +24,116 @@ _SECRET_HEADERS = frozenset({b"authorization", b"api-key", b"x-api-key", b"cooki
 class TooLarge(Exception):
     """Head or body over the limit; `status` is 431 or 413."""
 
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
+    def __init__(self, status: HTTPStatus) -> None:
+        in_body = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        what, limit = ("body", MAX_BODY_BYTES) if in_body else ("head", MAX_HEAD_BYTES)
+        super().__init__(f"The request's {what} is larger than the {limit} bytes that this server accepts.")
         self.status = status
 
 
 class Request:
-    """One parsed request: its journal record, and what its framing asks of the reply."""
+    """One request: its journal record, and what its framing asks of the reply.
 
-    __slots__ = ("close_after", "expects_continue", "http_1_0", "record")
+    `refusal` is (status, message) of bytes that were no request.
+    """
+
+    __slots__ = ("awaits_continue", "close_after", "generates", "http_1_0", "record", "refusal")
 
     def __init__(self, record: Record) -> None:
         self.record = record
-        self.close_after = self.http_1_0 = self.expects_continue = False
+        self.close_after = self.http_1_0 = self.awaits_continue = self.generates = False
+        self.refusal: tuple[int, str] | None = None
 
 
 class RequestReader:
-    """Feed it what was read; it calls `on_request` for each whole request, and `on_continue` when one waits.
+    """Feed it what was read; it fills `whole` with requests, in their order.
 
-    `new_record(read_ns)` makes the record when the first byte of a request is parsed. Credentials are
-    blanked here, before anything is kept.
+    `new_record(read_ns)` makes the record when the first byte of a request is parsed, `know_body(record)` is
+    told when its body is there. Credentials are blanked here, before anything is kept.
     """
 
-    def __init__(
-        self, new_record: Callable[[int], Record], on_request: Callable[[Request], None],
-        on_continue: Callable[[], None],
-    ) -> None:  # fmt: skip
-        self._parser = httptools.HttpRequestParser(self)
-        self._new_record, self._on_request, self._on_continue = new_record, on_request, on_continue
+    def __init__(self, new_record: Callable[[int], Record], know_body: Callable[[Record], None]) -> None:
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._new_record, self._know_body = new_record, know_body
+        self.whole: deque[Request] = deque()
+        self.partial: Request | None = None
         self._read_ns = 0
-        self._request: Request | None = None
         self._body: list[bytes] = []
-        self._size = self._head_size = 0
-
-    @property
-    def partial(self) -> Request | None:
-        """The request whose bytes have not all come, if any."""
-        return self._request
+        self._size = self._head_size = self._head_fed = 0
+        self._in_head = self._over = False
 
     def feed(self, data: bytes, read_ns: int) -> None:
-        """Parse `data`, read at `read_ns`. Raises httptools.HttpParserError or TooLarge."""
+        """Parse `data`, read at `read_ns`; nothing more is parsed after an error or a last request."""
+        if self._over:
+            return
         self._read_ns = read_ns
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise TooLarge(HTTPStatus.NOT_IMPLEMENTED) from None
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, TooLarge):
-                raise error.__context__ from None
-            raise
+            self._parse(data)
+            self._limit_unfinished_head(len(data))
+        except TooLarge as error:
+            self._refuse(error.status, str(error))
+        except httptools.HttpParserError as error:
+            if not self._over:  # what comes after the last request is nobody's
+                self._refuse(HTTPStatus.BAD_REQUEST, f"Not a valid HTTP/1.1 request: {error}")
+
+    def _parse(self, data: bytes) -> None:
+        while data:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                data = data[upgrade.args[0] :]
+            except httptools.HttpParserCallbackError as error:
+                raise (error.__context__ or error) from None
+            else:
+                return
+
+    def _limit_unfinished_head(self, fed: int) -> None:
+        """Bound what the parser keeps of a header that does not end; such a one reaches no callback."""
+        self._head_fed = self._head_fed + fed if self._in_head else 0
+        if self._head_fed > 2 * MAX_HEAD_BYTES:  # twice: the first of these bytes may be of the request before
+            raise TooLarge(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self.partial is None:
+            self._body, self.partial = [], Request(self._new_record(self._read_ns))
+        request = self.partial
+        request.refusal, request.close_after = (status, message), True
+        request.record.received = self._read_ns
+        self.end()
+        self.whole.append(request)
+
+    def end(self) -> None:
+        """Parse nothing more. The parser holds our methods and we hold it: that cycle ends here."""
+        if self.partial is not None:
+            self._keep_body(self.partial.record)
+        self._over, self.partial, self._parser = True, None, None
+
+    def _keep_body(self, record: Record) -> None:
+        record.body, self._body = b"".join(self._body), []
+        self._know_body(record)
 
     def on_message_begin(self) -> None:
         """Start a record: its arrival is the read that brought its first byte."""
-        self._request = Request(self._new_record(self._read_ns))
-        self._body.clear()
+        self.partial = Request(self._new_record(self._read_ns))
+        self._body = []
         self._size = self._head_size = 0
+        self._in_head = True
 
     def on_url(self, url: bytes) -> None:
         """Collect the target, which may come in pieces."""
         self._count_head(url)
-        if self._request:
-            self._request.record.target += url
+        if self.partial:
+            self.partial.record.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collect a header, a credential's value blanked."""
         self._count_head(name + value)
-        if self._request:
-            lower = name.lower()
-            self._request.expects_continue |= lower == b"expect" and value.lower() == b"100-continue"
-            self._request.record.head.append((name, b"<blanked>" if lower in _SECRET_HEADERS else value))
+        lower = name.lower()
+        if self.partial:
+            self.partial.awaits_continue |= lower == b"expect" and value.lower() == b"100-continue"
+            self.partial.record.head.append((name, b"<blanked>" if lower in _SECRET_HEADERS else value))
+        if lower == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:
+            raise TooLarge(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
     def _count_head(self, data: bytes) -> None:
         self._head_size += len(data)
@@ -98,43 +142,51 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """Note the method and what the framing asks for."""
-        if self._request:
-            self._request.record.method = self._parser.get_method()
-            self._request.http_1_0 = self._parser.get_http_version() == "1.0"
-            if self._request.expects_continue:
-                self._on_continue()
+        self._in_head = False
+        if self.partial:
+            self.partial.record.method = self._parser.get_method()
+            self.partial.http_1_0 = self._parser.get_http_version() in {"0.9", "1.0"}
+            self.partial.awaits_continue &= not self.partial.http_1_0
 
     def on_body(self, data: bytes) -> None:
         """Collect the body up to the limit."""
         self._size += len(data)
         if self._size > MAX_BODY_BYTES:
             raise TooLarge(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        if self.partial:
+            self.partial.awaits_continue = False  # it did not wait
         self._body.append(data)
 
     def on_message_complete(self) -> None:
-        """Hand over the whole request."""
-        request, self._request = self._request, None
+        """Put the whole request where it is taken from."""
+        request, self.partial = self.partial, None
         if request:
-            request.record.body = b"".join(self._body)
+            self._keep_body(request.record)
             request.record.received = self._read_ns
-            request.close_after = not self._parser.should_keep_alive()
-            self._on_request(request)
+            request.close_after = self._over = not self._parser.should_keep_alive()
+            self.whole.append(request)
 
 
-def head(status: int, content_type: str, *, length: int | None, close: bool, chunked: bool = False) -> bytes:
+def head(
+    request: Request, status: int, content_type: str, *, length: int | None, chunked: bool = False, allow: str = ""
+) -> bytes:
     """Return a reply's head; `length` None and not `chunked` means that the end of the connection ends the body."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}"]
     if length is not None:
         lines.append(f"content-length: {length}")
     if chunked:
         lines.append("transfer-encoding: chunked")
-    if close:
+    if allow:
+        lines.append(f"allow: {allow}")
+    if request.close_after:
         lines.append("connection: close")
+    elif request.http_1_0:
+        lines.append("connection: keep-alive")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def chunk(data: bytes) -> bytes:
-    """Return `data` in the framing of a chunked body."""
+    """Return `data`, which is not empty, in the framing of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 

@@ -8,21 +8,28 @@ Left out: list prompts and n > 1, which are refused in words.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 MAX_TOKENS_LIMIT = 1_000_000
+TOKEN_IDS = 2**31  # what an engine can take in; whether a smaller id is in the vocabulary is not asked
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 
 
 class RequestRefused(Exception):
-    """A request that the API does not accept: `status` is HTTP's, `kind` is the error's `type`."""
+    """A request that the API does not accept: `status` is HTTP's, `kind` is the error's `type`.
+
+    `allow` is the method that a 405 has to name.
+    """
 
     def __init__(
-        self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None
-    ) -> None:
+        self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None,
+        allow: str = "",
+    ) -> None:  # fmt: skip
         super().__init__(message)
-        self.message, self.status, self.kind, self.param = message, status, kind, param
+        self.message, self.status, self.kind, self.param, self.allow = message, status, kind, param, allow
 
     def body(self) -> bytes:
         """Return the OpenAI error object."""
@@ -50,10 +57,9 @@ class Body(msgspec.Struct, frozen=True):
     ignore_eos: bool | None = None
     n: int | None = None
 
-    @property
-    def token_limit(self) -> int | None:
-        """The asked length in tokens; chat's newer name wins."""
-        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+    def token_limit(self, *, chat: bool) -> int | None:
+        """Return the asked length in tokens; chat's newer name wins, and is no field of completions."""
+        return self.max_completion_tokens if chat and self.max_completion_tokens is not None else self.max_tokens
 
     @property
     def wants_usage_event(self) -> bool:
@@ -62,18 +68,25 @@ class Body(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(Body)
+_FIELD = re.compile(r"at `\$\.([\w.]+)|required field `(\w+)`")
+
+
+def decoded[T](decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    """Return what `body` holds, or raise RequestRefused; `param` is the field that is wrong, where it is one."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        field = _FIELD.search(str(error))
+        raise RequestRefused(str(error), param=next(filter(None, field.groups())) if field else None) from error
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(f"The body is not valid JSON: {error}") from error
 
 
 def read_body(body: bytes, *, chat: bool, model: str) -> Body:
     """Return the request, or raise RequestRefused with the field that is wrong in `param`."""
-    try:
-        request = _decoder.decode(body)
-    except msgspec.ValidationError as error:
-        raise RequestRefused(str(error)) from error
-    except msgspec.DecodeError as error:
-        raise RequestRefused(f"The body is not valid JSON: {error}") from error
+    request = decoded(_decoder, body)
     _check_text(request, chat=chat)
-    _check_numbers(request)
+    _check_numbers(request, chat=chat)
     if request.stream_options is not None and not request.stream:
         raise RequestRefused("stream_options needs stream=true", param="stream_options")
     if request.model != model:
@@ -90,12 +103,12 @@ def _check_text(request: Body, *, chat: bool) -> None:
     prompt = request.prompt
     if prompt is None or prompt in ("", []):
         raise RequestRefused("prompt must be a text or a list of token ids, and not empty", param="prompt")
-    if isinstance(prompt, list) and not all(type(item) is int and item >= 0 for item in prompt):
+    if isinstance(prompt, list) and not all(type(item) is int and 0 <= item < TOKEN_IDS for item in prompt):
         raise RequestRefused("prompt must be one text or one list of token ids; lists of prompts are not "
-                             "supported by this server", param="prompt")  # fmt: skip
+                             "supported by this server yet", param="prompt")  # fmt: skip
 
 
-def _check_numbers(request: Body) -> None:
+def _check_numbers(request: Body, *, chat: bool) -> None:
     bounds = {
         "max_tokens": (request.max_tokens, 1, MAX_TOKENS_LIMIT),
         "max_completion_tokens": (request.max_completion_tokens, 1, MAX_TOKENS_LIMIT),
@@ -104,8 +117,10 @@ def _check_numbers(request: Body) -> None:
     }
     for name, (value, low, high) in bounds.items():
         if value is not None and not low <= value <= high:
-            raise RequestRefused(f"{name} must be between {low} and {high}, got {value}", param=name)
-    if request.min_tokens and request.token_limit is not None and request.min_tokens > request.token_limit:
+            allowed = f"between {low} and {high}" if low < high else f"{low} (this server gives no more choices yet)"
+            raise RequestRefused(f"{name} must be {allowed}, got {value}", param=name)
+    limit = request.token_limit(chat=chat)
+    if request.min_tokens and limit is not None and request.min_tokens > limit:
         raise RequestRefused("min_tokens is above max_tokens", param="min_tokens")
 
 
@@ -118,30 +133,29 @@ def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
 class Wire:
     """The bytes of one reply; `identity` is unique per request, `created` is Unix seconds."""
 
-    __slots__ = ("_base", "_chat", "_close", "_open")
+    __slots__ = ("_base", "_open", "_text", "chat")
 
     def __init__(self, *, chat: bool, identity: int, model: str, created: int) -> None:
-        self._chat = chat
+        self.chat = chat
         prefix = "chatcmpl" if chat else "cmpl"
-        kind = ("chat.completion" if chat else "text_completion")  # fmt: skip
+        kind = "chat.completion" if chat else "text_completion"
         self._base = {"id": f"{prefix}-{identity:016x}", "object": kind, "created": created, "model": model}
         event = dict(self._base, object="chat.completion.chunk" if chat else kind)
         self._open = b"data: " + msgspec.json.encode(event)[:-1] + b',"choices":'
-        inner = b'[{"index":0,"delta":{"content":' if chat else b'[{"index":0,"text":'
-        self._close = inner
+        self._text = b'[{"index":0,"delta":{"content":' if chat else b'[{"index":0,"text":'
 
     def role_event(self) -> bytes:
         """Return chat's first delta, which carries no token; nothing for completions."""
-        if not self._chat:
+        if not self.chat:
             return b""
         choice = b'[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
         return self._open + choice + b"}\n\n"
 
     def token_event(self, text: str, finish_reason: str | None) -> bytes:
         """Return the event of one chunk of text."""
-        closing = b"}" if self._chat else b""
+        closing = b"}" if self.chat else b""
         tail = closing + b',"logprobs":null,"finish_reason":' + msgspec.json.encode(finish_reason) + b"}]}\n\n"
-        return self._open + self._close + msgspec.json.encode(text) + tail
+        return self._open + self._text + msgspec.json.encode(text) + tail
 
     def last_events(self, tokens: dict[str, int] | None) -> bytes:
         """Return what follows the last chunk: the usage event if asked for, and [DONE]."""
@@ -150,6 +164,6 @@ class Wire:
 
     def whole(self, text: str, finish_reason: str, tokens: dict[str, int]) -> bytes:
         """Return the reply that is not streamed."""
-        said: dict[str, object] = {"message": {"role": "assistant", "content": text}} if self._chat else {"text": text}
+        said: dict[str, object] = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
         choice = {"index": 0, **said, "logprobs": None, "finish_reason": finish_reason}
         return msgspec.json.encode({**self._base, "choices": [choice], "usage": tokens})

@@ -26,18 +26,24 @@ class Pacer:
         self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
         self._armed_ns = 0
+        self._closed = False
         self._timer = os.timerfd_create(time.CLOCK_MONOTONIC, flags=os.TFD_NONBLOCK | os.TFD_CLOEXEC)
         self._loop = loop
         loop.add_reader(self._timer, self._wake)
 
     def close(self) -> None:
-        """Forget all deadlines and release the timer."""
+        """Forget all deadlines, now and from now on, and release the timer; idempotent."""
+        if self._closed:
+            return
+        self._closed = True
         self._loop.remove_reader(self._timer)
         os.close(self._timer)
         self._heap.clear()
 
     def at(self, deadline_ns: int, due: Due) -> None:
-        """Run `due` at `deadline_ns`; at once if that has passed."""
+        """Run `due` at `deadline_ns`; at once, in this call, if that has passed."""
+        if self._closed:
+            return
         next_ns: int | None = deadline_ns
         if deadline_ns <= time.monotonic_ns():
             next_ns = due()
@@ -53,17 +59,19 @@ class Pacer:
         with suppress(BlockingIOError):  # normal when the timer was set again after it fired
             os.read(self._timer, 8)
         self._armed_ns = 0
-        for _ in range(MAX_DUE):
-            if not self._heap or self._heap[0][0] > time.monotonic_ns():
-                break
-            due = heapq.heappop(self._heap)[2]
-            next_ns = due()
-            if next_ns is not None:
-                self._push(next_ns, due)
-        self._arm()
+        try:
+            for _ in range(MAX_DUE):
+                if not self._heap or self._heap[0][0] > time.monotonic_ns():
+                    break
+                due = heapq.heappop(self._heap)[2]
+                next_ns = due()
+                if next_ns is not None:
+                    self._push(next_ns, due)
+        finally:  # one entry that raises must not stop the others
+            self._arm()
 
     def _arm(self) -> None:
-        if not self._heap or self._heap[0][0] == self._armed_ns:
+        if self._closed or not self._heap or self._heap[0][0] == self._armed_ns:
             return
         self._armed_ns = self._heap[0][0]
         # 0 would disarm it; a deadline in the past fires at once.

@@ -36,7 +36,7 @@ def plan_reply(profile: Profile, *, max_tokens: int | None, min_tokens: int, ign
     The model stops by itself after `profile.output_tokens` unless `ignore_eos`, never before `min_tokens`.
     """
     talks = profile.output_tokens
-    limit = max_tokens if max_tokens is not None else (talks or DEFAULT_MAX_TOKENS)
+    limit = max_tokens if max_tokens is not None else max(talks or DEFAULT_MAX_TOKENS, min_tokens)
     stops_itself = talks is not None and not ignore_eos and max(talks, min_tokens) < limit
     tokens = max(talks or 0, min_tokens) if stops_itself else limit
     own_end = stops_itself or (max_tokens is None and talks is not None and not ignore_eos)

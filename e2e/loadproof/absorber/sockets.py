@@ -2,12 +2,15 @@
 
 Our own non-blocking sockets on the event loop's readers and writers: a read is stamped when `recv`
 returned, a write just before the `send` whose return shows that the kernel took its last byte. What the
-kernel does not take waits in a queue of that connection. Left out: the kernel's own receive stamps.
+kernel does not take waits in a queue of that connection. The end of the client's stream counts as its
+close: a half-closed client cannot be told from one that is gone before it is too late to say when it left.
+Left out: the kernel's own receive stamps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import time
 from collections import deque
@@ -15,46 +18,72 @@ from collections.abc import Callable
 from contextlib import suppress
 
 READ_BYTES = 64 * 1024
+READS_A_TURN = 16  # so that one client with much to say does not keep the others waiting
 BACKLOG = 4096
+PORTS = range(65536)
 QUEUE_BYTES = 1024 * 1024  # beyond it a stream waits until its client reads
+LINGER_S = 2.0
+FULL_PAUSE_S = 0.05  # how long nothing is accepted after the process ran out of descriptors
+_FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 type Taken = Callable[[int], None]
+
+
+def _no_data(_data: bytes, _read_ns: int) -> None:
+    """Take in what comes after the end, so that closing does not reset what the client has still to read."""
+
+
+def _nothing() -> None:
+    """Stand where an owner is no longer there."""
 
 
 class Connection:
     """One accepted socket. `on_data(data, read_ns)` and `on_closed()` are set by its owner."""
 
     __slots__ = (
-        "_blocked_since", "_fd", "_loop", "_pending", "_socket", "blocked_ns", "closed", "number", "on_closed",
-        "on_data", "on_drained", "pending_bytes", "requests",
+        "__weakref__", "_blocked_ns", "_blocked_since", "_fd", "_linger", "_loop", "_pending", "_socket", "closed",
+        "number", "on_closed", "on_data", "on_drained", "pending_bytes", "requests",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, number: int) -> None:
         self._loop, self._socket, self._fd, self.number = loop, sock, sock.fileno(), number
-        self.on_data: Callable[[bytes, int], None] = lambda _data, _ns: None
-        self.on_closed: Callable[[], None] = lambda: None
+        self.on_data: Callable[[bytes, int], None] = _no_data
+        self.on_closed: Callable[[], None] = _nothing
         self.on_drained: Callable[[], None] | None = None
         self._pending: deque[tuple[memoryview, Taken]] = deque()
-        self._blocked_since = 0
-        self.pending_bytes = self.blocked_ns = self.requests = 0
+        self._blocked_ns = self._blocked_since = 0
+        self.pending_bytes = self.requests = 0
         self.closed = False
+        self._linger: asyncio.TimerHandle | None = None
         loop.add_reader(self._fd, self._readable)
 
     def _readable(self) -> None:
+        # Until nothing is left: libuv stops watching a socket that was reset, also when there is data before it,
+        # and a reset that came with the request would be seen only at our next write.
+        for _ in range(READS_A_TURN):
+            if not self._read():
+                return
+        self._loop.call_soon(self._readable)
+
+    def _read(self) -> bool:
+        """Take in what one `recv` gives; whether there may be more."""
         try:
             data = self._socket.recv(READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         read_ns = time.monotonic_ns()
         if data:
             self.on_data(data, read_ns)
+        elif self.closed:
+            self._release()
         else:
-            self.close(by_client=True)
+            self._closed_by_client()
+        return bool(data)
 
     def write(self, data: bytes, taken: Taken) -> None:
-        """Send `data`; `taken(stamp_ns)` runs when the kernel has its last byte."""
+        """Send `data`; `taken(stamp_ns)` runs when the kernel has its last byte, never after a close."""
         if self.closed:
             return
         if self._pending:
@@ -75,7 +104,7 @@ class Connection:
         except BlockingIOError:
             return 0
         except OSError:
-            self.close(by_client=True)
+            self._closed_by_client()
             return 0
 
     def _queue(self, data: memoryview, taken: Taken) -> None:
@@ -95,34 +124,75 @@ class Connection:
             self._pending.popleft()
             if not self._pending:
                 self._loop.remove_writer(self._fd)
-                self.blocked_ns += stamp - self._blocked_since
+                self._count_blocked(stamp)
             taken(stamp)
-        if not self.closed and self.on_drained is not None:
+        if not self.closed and not self._pending and self.on_drained is not None:
             drained, self.on_drained = self.on_drained, None
             drained()
 
-    def close(self, *, by_client: bool = False) -> None:
-        """Close the socket once; `on_closed` runs only when the client did it."""
+    def _count_blocked(self, now: int) -> None:
+        if self._blocked_since:
+            self._blocked_ns += now - self._blocked_since
+            self._blocked_since = 0
+
+    def take_blocked_ns(self) -> int:
+        """Return how long writes have waited for the client since this was last asked, in nanoseconds."""
+        taken, self._blocked_ns = self._blocked_ns, 0
+        return taken
+
+    def close(self) -> None:
+        """Say that no more comes. What the client still sends is read and dropped until it closes, too.
+
+        Closing with unread data would reset the connection, and the reply that explains why could be lost.
+        """
         if self.closed:
             return
+        self._end()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+        self._linger = self._loop.call_later(LINGER_S, self._release)
+
+    def abandon(self) -> None:
+        """Close now and tell nobody: the server ends, and what was in flight stays in flight in the journal."""
+        if not self.closed:
+            self._end()
+        self._release()
+
+    def _closed_by_client(self) -> None:
+        if self.closed:
+            return
+        on_closed = self.on_closed
+        self._end()
+        self._release()
+        on_closed()
+
+    def _end(self) -> None:
+        """Stop sending and let go of the owner, which holds us: no cycle is left for a collector."""
         self.closed = True
-        self._loop.remove_reader(self._fd)
         if self._pending:
             self._loop.remove_writer(self._fd)
             self._pending.clear()
-        with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_WR)
-        self._socket.close()
-        if by_client:
-            self.on_closed()
+            self._count_blocked(time.monotonic_ns())
+        self.on_data, self.on_closed, self.on_drained = _no_data, _nothing, None
+
+    def _release(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._fd)
+            self._socket.close()
 
 
 class Listener:
-    """Accepts connections on one port of one address; `port` 0 takes any."""
+    """Accepts connections on one port of one address; `port` 0 takes any. Raises OSError if it cannot be bound."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
         self._loop = loop
-        self._on_connection: Callable[[Connection], None] = lambda connection: connection.close()
+        self._on_connection: Callable[[Connection], None] = Connection.abandon
+        self._again: asyncio.TimerHandle | None = None
+        if port not in PORTS:  # resolvers take it modulo 65536
+            raise OSError(errno.EINVAL, f"a port is between 0 and {PORTS[-1]}")
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -138,6 +208,10 @@ class Listener:
     def start(self, on_connection: Callable[[Connection], None]) -> None:
         """Begin to accept; who came since the bind is waiting in the backlog."""
         self._on_connection = on_connection
+        self._watch()
+
+    def _watch(self) -> None:
+        self._again = None
         self._loop.add_reader(self._socket.fileno(), self._acceptable)
 
     def _acceptable(self) -> None:
@@ -146,6 +220,13 @@ class Listener:
                 sock, _ = self._socket.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
+            except OSError as error:
+                if error.errno not in _FULL:
+                    raise
+                # Who is waiting stays in the backlog; without the pause the loop would spin on it.
+                self._loop.remove_reader(self._socket.fileno())
+                self._again = self._loop.call_later(FULL_PAUSE_S, self._watch)
+                return
             sock.setblocking(False)  # noqa: FBT003 -- the standard library's own signature
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.accepted += 1
@@ -153,6 +234,8 @@ class Listener:
 
     def close(self) -> None:
         """Stop accepting."""
+        if self._again is not None:
+            self._again.cancel()
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()

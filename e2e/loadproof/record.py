@@ -1,0 +1,83 @@
+"""What does one request leave in the journal, while it runs and on disk?
+
+A `Record` is filled while the absorber runs; `SCHEMA` is the row that it becomes. Times are integer
+nanoseconds of CLOCK_MONOTONIC. Left out: files.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+import pyarrow as pa
+
+COMPLETE = "complete"  # the kernel took the last byte of the reply
+REFUSED = "refused"  # answered with an error by the server's own rules
+CLIENT_CLOSED = "client_closed"  # the client closed or reset before the reply was whole
+
+SCHEMA = pa.schema(
+    [
+        ("req", pa.uint64()),  # in the order of arrival
+        ("conn", pa.uint32()),
+        ("nth", pa.uint32()),  # 0 for the first request of its connection
+        ("arrival_ns", pa.int64()),
+        ("arrival_kernel", pa.bool_()),  # false: no kernel stamp, arrival is the time of our read
+        ("read_ns", pa.int64()),
+        ("received_ns", pa.int64()),  # the body was whole; 0: it never was
+        ("method", pa.string()),
+        ("path", pa.string()),
+        ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),  # credentials blanked
+        ("body", pa.large_binary()),
+        ("digest", pa.binary(16)),  # of the body
+        ("occurrence", pa.uint32()),  # 0 for the first body of this digest
+        ("model", pa.string()),
+        ("stream", pa.bool_()),
+        ("ignore_eos", pa.bool_()),
+        ("max_tokens", pa.int64()),  # max_completion_tokens counts, and wins, in chat
+        ("extra_fields", pa.string()),  # JSON object of all body fields that have no column of their own, or null
+        ("bare_prompt_tokens", pa.int32()),  # the text alone, no BOS and no template
+        ("usage_prompt_tokens", pa.int32()),  # as `usage` says it
+        ("planned_first_ns", pa.int64()),
+        ("planned_ns", pa.list_(pa.int64())),  # a chunk each
+        ("late_ns", pa.list_(pa.int64())),  # actual - planned, a chunk each; null: never written
+        ("chunk_tokens", pa.list_(pa.uint32())),
+        ("chunk_bytes", pa.list_(pa.uint32())),
+        ("done_ns", pa.int64()),  # just before the last write, or at the client's close
+        ("status", pa.int16()),
+        ("output_tokens", pa.uint32()),  # written
+        ("bytes", pa.uint64()),  # of the reply's body that were written, without the framing of chunks
+        ("blocked_ns", pa.int64()),  # the client did not read, so a write had to wait
+        ("finish_reason", pa.string()),
+        ("how_ended", pa.string()),
+    ]
+)
+
+
+class Record:
+    """One request as the server saw it; plain slots, because it is made on the hot path.
+
+    `planned` and `actual` are nanoseconds per chunk of a stream (one entry for a reply that is not
+    streamed); `actual` is 0 until the chunk's last byte was taken by the kernel.
+    """
+
+    __slots__ = (
+        "actual", "arrival", "bare_tokens", "blocked_ns", "body", "bytes", "chunk_bytes", "chunk_tokens", "conn",
+        "digest", "done", "finish_reason", "head", "how", "method", "nth", "occurrence", "output_tokens", "planned",
+        "planned_first", "read", "received", "req", "status", "target", "usage_tokens",
+    )  # fmt: skip
+
+    def __init__(self, req: int, conn: int, nth: int, arrival: int, read: int) -> None:
+        self.req, self.conn, self.nth, self.arrival, self.read = req, conn, nth, arrival, read
+        self.received = 0
+        self.method = self.target = self.body = self.digest = b""
+        self.head: list[tuple[bytes, bytes]] = []
+        self.occurrence = 0
+        self.planned_first: int | None = None
+        self.planned, self.actual = array("q"), array("q")
+        self.chunk_tokens, self.chunk_bytes = array("I"), array("I")
+        self.done: int | None = None
+        self.status: int | None = None
+        self.output_tokens = self.bytes = self.blocked_ns = 0
+        self.bare_tokens: int | None = None
+        self.usage_tokens: int | None = None
+        self.finish_reason: str | None = None
+        self.how: str | None = None
