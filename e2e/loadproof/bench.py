@@ -10,24 +10,28 @@ import asyncio
 import platform
 import shutil
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from loadproof import __version__
-from loadproof.absorber.client import absorbing
+from loadproof.absorber.client import STOP_GRACE_S, absorbing
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.service import Announced
 from loadproof.case import Case, read_case
 from loadproof.checks.every import check_allowances
-from loadproof.errors import UsageProblem
+from loadproof.ended import Ended
+from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.host import this_host
 from loadproof.judging import Judgement, judge_run, missing
 from loadproof.live import read_live
-from loadproof.process import Ended, Process, clean_environment, run_to_end, running
+from loadproof.process import Process, clean_environment, run_to_end, running, tail
 from loadproof.run_folder import RunFolder, RunRecord
 from loadproof.tokenizer import tokenizer_dir
 from loadproof.tools.args_file import filled
@@ -81,8 +85,9 @@ def plan_jobs(folders: Sequence[Path], tools: Sequence[str], out: Path, seed: in
         if not named:
             raise UsageProblem(f"{folder}: has no file of a tool that this loadproof can run: {', '.join(TOOLS)}")
         for name in named:
-            tool = tool_named(name)
-            executable = tool.executable(case.tool_file(name))
+            tool, config = tool_named(name), case.tool_file(name)
+            tool.check(config)
+            executable = tool.executable(config)
             run = RunFolder(out / f"{case.name}-{name}")
             run.require_empty()
             jobs.append(Job(case, tool, executable, run, seed))
@@ -93,61 +98,82 @@ def plan_jobs(folders: Sequence[Path], tools: Sequence[str], out: Path, seed: in
 
 
 async def run_job(job: Job, watch: Watch) -> Judgement:
-    """Make one run and judge it; a tool that is not installed gives a visible `unsupported` row."""
+    """Make one run and judge it; a tool that is not installed gives a visible `unsupported` row.
+
+    Raises UsageProblem when nothing could be begun; whatever goes wrong later is a `broken` verdict.
+    """
     if job.executable is None:
         return missing(job.case.name, job.tool.name, job.tool.how_to_get())
-    folder = job.folder
     tokenizer = await asyncio.to_thread(tokenizer_dir)
-    for path in (folder.tool_out, folder.journal):
-        path.mkdir(parents=True)
-    shutil.copytree(job.case.folder, folder.case)
-    record = await _record(job, tokenizer, watch)
-    folder.write("run.json", record)
+    folder = job.folder
+    folder.claim()
+    record = _begun(job)
+    try:
+        shutil.copytree(job.case.folder, folder.case)
+        record = replace(record, git=await _git_state(job))
+        async with absorbing(job.case.expected.absorber, folder.journal, log_dir=folder.path) as (announced, absorber):
+            setting = _setting(announced, tokenizer, folder, job.seed)
+            command = job.tool.command(folder.case / job.case.tool_file(job.tool.name).name, job.executable, setting)
+            watching = _watch(folder.journal, _progress(job), watch)
+            tool_ended = await _run_tool(command, folder, absorber, job.case.expected.deadline_s, watching)
+            record = replace(record, model=announced.model, tool_ended=tool_ended)
+            record = replace(record, absorber_ended=await absorber.stop("", grace_s=STOP_GRACE_S))
+    except BaseException as error:
+        record = replace(record, broken=_why(error))
+        if not isinstance(error, Exception):
+            raise
+    finally:
+        folder.write("run.json", record)
     return await asyncio.to_thread(judge_run, folder.path)
 
 
-async def _record(job: Job, tokenizer: Path, watch: Watch) -> RunRecord:
-    host, started_at = this_host(), datetime.now(UTC).isoformat(timespec="seconds")
-    git = await _git_state(job)
-    profile = job.case.expected.absorber
-    async with absorbing(profile, job.folder.journal, log_dir=job.folder.path) as (announced, absorber):
-        setting = Setting(base_url=announced.url, model=announced.model, tokenizer=tokenizer,
-                          out=job.folder.tool_out.absolute(), seed=job.seed)  # fmt: skip
-        assert job.executable is not None  # noqa: S101 -- run_job answered for a missing tool
-        command = job.tool.command(job.folder.case / job.case.tool_file(job.tool.name).name, job.executable, setting)
-        tool_ended = await _run_tool(job, command, watch, absorber)
-        absorber_ended = await absorber.stop("", grace_s=60)
+def _progress(job: Job) -> Progress:
+    return Progress(case=job.case.name, tool=job.tool.name, seen=0, expected=job.expected_requests, elapsed_s=0.0)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, LoadproofError):
+        return str(error)
+    if not isinstance(error, Exception):
+        return "the run was interrupted"
+    return f"this is a defect of loadproof\n{''.join(traceback.format_exception(error))}"
+
+
+def _begun(job: Job) -> RunRecord:
     return RunRecord(
         case=job.case.name, tool=job.tool.name, tool_version=job.tool.version(), loadproof_version=__version__,
-        python=platform.python_version(), seed=job.seed, model=announced.model, started_at=started_at, git=git,
-        host=host, tool_ended=tool_ended, absorber_ended=absorber_ended,
+        python=platform.python_version(), seed=job.seed, git="", host=this_host(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )  # fmt: skip
 
 
-async def _run_tool(job: Job, command: Command, watch: Watch, absorber: Process) -> Ended:
-    extra = {**command.env, "HF_HOME": str(job.folder.tool_out.absolute() / "hub")}
-    async with running(
-        command.argv, log_dir=job.folder.path, name="tool", env=clean_environment(extra), cwd=command.cwd
-    ) as process:
-        watching = asyncio.create_task(_watch(job, watch))
-        dying = asyncio.create_task(absorber.exited())
-        ending = asyncio.create_task(process.wait(job.case.expected.deadline_s))
-        try:
+async def _run_tool(
+    command: Command, folder: RunFolder, absorber: Process, deadline_s: float, watching: Coroutine[Any, Any, None]
+) -> Ended:
+    """Run it until it ends, its deadline passes or the absorber is gone, with `watching` beside it."""
+    env = clean_environment({**command.env, "HF_HOME": str(folder.tool_out.absolute() / "hub")})
+    beside = asyncio.create_task(watching)
+    dying = asyncio.create_task(absorber.exited())
+    try:
+        async with running(command.argv, log_dir=folder.path, name="tool", env=env, cwd=command.cwd) as process:
+            ending = asyncio.create_task(process.wait(deadline_s))
             await asyncio.wait({dying, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not ending.done():
+                ending.cancel()
                 return await process.stop("was stopped because the absorber had ended")
             return await ending
-        finally:
-            for task in (watching, dying, ending):
-                task.cancel()
+    except UsageProblem as problem:
+        raise BrokenRun(str(problem)) from problem  # the absorber had been started by then
+    finally:
+        beside.cancel()
+        dying.cancel()
 
 
-async def _watch(job: Job, watch: Watch) -> None:
-    began = time.monotonic()
+async def _watch(journal: Path, begun: Progress, watch: Watch) -> None:
+    since = time.monotonic()
     while True:
-        seen, _ = read_live(job.folder.journal)
-        watch(Progress(case=job.case.name, tool=job.tool.name, seen=seen, expected=job.expected_requests,
-                       elapsed_s=time.monotonic() - began))  # fmt: skip
+        seen, _ = read_live(journal)
+        watch(replace(begun, seen=seen, elapsed_s=time.monotonic() - since))
         await asyncio.sleep(PROGRESS_INTERVAL_S)
 
 
@@ -166,34 +192,34 @@ async def _git_state(job: Job) -> str:
 
 @dataclass(frozen=True)
 class Observed:
-    """What `observe` saw: how the command ended, and where the journal is."""
+    """What `observe` saw: how the command ended, where the journal is, and the last lines of its output."""
 
     ended: Ended
     journal: Path
     log: str
 
 
-async def observe(argv: Sequence[str], profile: Profile, out: Path, *, seed: int, deadline_s: float) -> Observed:
-    """Run any command against an absorber; {base_url} {model} {tokenizer} {out} {seed} in it are replaced."""
+async def observe(
+    argv: Sequence[str], profile: Profile, out: Path, *, seed: int, deadline_s: float, watch: Watch
+) -> Observed:
+    """Run any command against an absorber; {base_url} {model} {tokenizer} {out} {seed} in it are replaced.
+
+    Raises UsageProblem when nothing could be begun, BrokenRun when the command cannot be started or the
+    absorber does not end as it must.
+    """
     program = find_program(argv[0], Path.cwd())
     folder = RunFolder(out)
     folder.require_empty()
     tokenizer = await asyncio.to_thread(tokenizer_dir)
-    for path in (folder.tool_out, folder.journal):
-        path.mkdir(parents=True)
-    async with absorbing(profile, folder.journal, log_dir=out) as (announced, _absorber):
-        process_argv = [str(program), *filled(argv[1:], _setting(announced, tokenizer, folder, seed))]
-        ended, log = await _run_observed(process_argv, out, deadline_s)
-    return Observed(ended, folder.journal, log)
+    folder.claim()
+    begun = Progress(case="observe", tool=program.name, seen=0, expected=None, elapsed_s=0.0)
+    async with absorbing(profile, folder.journal, log_dir=out) as (announced, absorber):
+        arguments = filled(argv[1:], _setting(announced, tokenizer, folder, seed))
+        command = Command(argv=[str(program), *arguments], env=OFFLINE)
+        ended = await _run_tool(command, folder, absorber, deadline_s, _watch(folder.journal, begun, watch))
+    return Observed(ended, folder.journal, tail(out / "tool.stdout", out / "tool.stderr"))
 
 
 def _setting(announced: Announced, tokenizer: Path, folder: RunFolder, seed: int) -> Setting:
     return Setting(base_url=announced.url, model=announced.model, tokenizer=tokenizer,
                    out=folder.tool_out.absolute(), seed=seed)  # fmt: skip
-
-
-async def _run_observed(argv: list[str], out: Path, deadline_s: float) -> tuple[Ended, str]:
-    process: Process
-    async with running(argv, log_dir=out, name="tool", env=clean_environment(OFFLINE)) as process:
-        ended = await process.wait(deadline_s)
-        return ended, process.tail()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from loadproof.arrival import Arrival, Law
+from loadproof.arrival import SMALLEST_SPAN_S, Arrival, Law
 from loadproof.errors import UsageProblem
 from loadproof.expected import (
     Allowance,
@@ -213,8 +213,9 @@ def _open_loop_sizes(case: Case, rate: float) -> Iterator[str]:
     span = case.span_s or 0.0
     n = span * rate
     laws = {declared.arrival.law for declared in case.expected.tools.values() if declared.arrival}
-    if Law.FIXED_SPAN in laws and span < 5:
-        yield f"the load lasts {span:.3g} s; the rate of fixed-span arrivals needs at least 5 s"
+    for law, shortest in SMALLEST_SPAN_S.items():
+        if law in laws and span < shortest:
+            yield f"the load lasts {span:.3g} s; the rate of {law} arrivals needs at least {shortest:g} s"
     if laws - {Law.CONSTANT} and (n < 200 or span < 10):
         yield f"{n:.0f} requests in {span:.3g} s; judging random arrivals needs at least 200 in at least 10 s"
     yield from _deadline(case, span)

@@ -5,18 +5,16 @@ Exit codes: 0 clean, 1 fail, 2 unclear, 3 broken or a required tool is missing, 
 
 from __future__ import annotations
 
-import asyncio
 import os
-import signal
+import shlex
 import sys
 import traceback
-from collections.abc import Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import click
 import typer
+from pydantic import ValidationError
 
 from loadproof import __version__
 from loadproof.absorber.profile import Profile
@@ -24,13 +22,16 @@ from loadproof.bench import Job, observe, plan_jobs, run_job
 from loadproof.case import read_case, warnings
 from loadproof.checks.every import check_allowances
 from loadproof.errors import Exit, LoadproofError, UsageProblem
+from loadproof.interruptible import Interrupted, to_the_end
 from loadproof.journal import read_journal
 from loadproof.judging import Judgement, judge_journal, judge_run
 from loadproof.load.measured import measure
 from loadproof.load.offered import offered
 from loadproof.metronome.__main__ import main as metronome
+from loadproof.plain_words import dotted, problems_of
 from loadproof.report.progress import ProgressLine
-from loadproof.report.terminal import attention, claims_table, console, findings_table
+from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
+from loadproof.requirements import VARIABLE as REQUIRE
 from loadproof.requirements import required
 from loadproof.serving import serve_here
 from loadproof.strict_yaml import read_strict
@@ -56,25 +57,15 @@ def _read_profile(file: Path | None, ttft_s: float | None, itl_s: float | None, 
     flags = {"ttft_s": ttft_s, "itl_s": itl_s, "output_tokens": tokens}
     try:
         return Profile.model_validate({**base.model_dump(), **{k: v for k, v in flags.items() if v is not None}})
-    except ValueError as error:
-        raise UsageProblem(f"the profile's flags: {error}") from error
+    except ValidationError as error:
+        told = (f"--{dotted(where).replace('_', '-')}: {what}" for where, what in problems_of(error, Profile))
+        raise UsageProblem("\n".join(told)) from error
 
 
 def _new_folder(prefix: str = "") -> Path:
     """Return a name for a folder that is not there yet; who writes into it makes it."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     return Path("runs") / f"{prefix}{stamp}-{os.getpid()}"
-
-
-def _await[T](work: Coroutine[Any, Any, T]) -> T:
-    """Run asyncio work; SIGTERM unwinds it like Ctrl-C does, so that nothing is left running."""
-
-    async def guarded() -> T:
-        task = asyncio.ensure_future(work)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await task
-
-    return asyncio.run(guarded())
 
 
 @app.command("run")
@@ -89,31 +80,38 @@ def run_command(
     jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed)
     out_console, err_console = console(), console(stderr=True)
     for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
-        err_console.print(f"warning: {text}", markup=False)
-    with ProgressLine(err_console) as progress:
-        judgements = [_await(run_job(job, progress)) for job in jobs]
-    _show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
+        err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
+    judgements: list[Judgement] = []
+    try:
+        with ProgressLine(err_console) as progress:
+            judgements.extend(to_the_end(run_job(job, progress)) for job in jobs)
+    finally:  # what had ended before an interruption is shown all the same
+        _show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
     absent = sorted({job.tool.name for job in jobs if job.executable is None} & must)
     if absent:
-        out_console.print(f"required and not installed: {', '.join(absent)}", markup=False)
+        out_console.print(f"required ({REQUIRE}) and not installed: {', '.join(absent)}", markup=False, soft_wrap=True)
         return Exit.BROKEN
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
 
 
 def _again(job: Job) -> str:
-    return f"loadproof run {job.case.folder} --tool {job.tool.name} --seed {job.seed}"
+    return shlex.join(["loadproof", "run", str(job.case.folder), "--tool", job.tool.name, "--seed", str(job.seed)])
 
 
 def _show(judgements: list[Judgement], where: list[str], again: list[str]) -> None:
+    """Show the judgements that there are; `where` and `again` may go on."""
     shown = console()
     for judgement in judgements:
         if judgement.claims:
             title = f"{judgement.verdict.case} x {judgement.verdict.tool}: claims (shown, not judged)"
             shown.print(claims_table(judgement.claims, title))
-    shown.print(findings_table(judgements, where))
-    for judgement, folder, command in zip(judgements, where, again, strict=True):
+    if judgements:
+        shown.print(findings_table(judgements))
+    for judgement, folder, command in zip(judgements, where, again, strict=False):
         for line in attention(judgement, folder, command):
             shown.print(line, markup=False, soft_wrap=True)
+    for judgement, folder in zip(judgements, where, strict=False):
+        shown.print(summary_line(judgement, folder), soft_wrap=True)
 
 
 @app.command("judge")
@@ -121,20 +119,22 @@ def judge_command(
     runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN...", help="Run folders.")] = None,
     case: Annotated[Path | None, typer.Option(help="With --journal: the case that was run elsewhere.")] = None,
     journal: Annotated[Path | None, typer.Option(help="The folder that `serve --journal` wrote.")] = None,
-    claims: Annotated[Path | None, typer.Option(help="A claims.json of the tool.")] = None,
-    tool: Annotated[str, typer.Option(help="With --journal: whose declarations hold.")] = "command",
+    claims: Annotated[Path | None, typer.Option(help="With --journal: a claims.json of the tool.")] = None,
+    tool: Annotated[
+        str | None, typer.Option(help="With --journal: whose declarations hold; `command` by default.")
+    ] = None,
 ) -> int:
     """Judge stored runs again, offline: the same findings. Or a journal of `serve`."""
-    if (case is None) != (journal is None) or bool(runs) == (case is not None):
-        raise UsageProblem("name run folders, or both --case and --journal")
-    if case is not None and journal is not None:
+    if case is not None and journal is not None and not runs:
         read = read_case(case)
         check_allowances(read)
-        judgements, where = [judge_journal(read, tool, journal, claims)], [str(journal)]
+        judgements, where = [judge_journal(read, tool or "command", journal, claims)], [str(journal)]
+    elif runs and all(value is None for value in (case, journal, claims, tool)):
+        judgements, where = [judge_run(run) for run in runs], [str(run) for run in runs]
     else:
-        where = [str(run) for run in runs or []]
-        judgements = [judge_run(run) for run in runs or []]
-    _show(judgements, where, [f"loadproof judge {run}" for run in where])
+        raise UsageProblem("name run folders and nothing else, or both --case and --journal (with --claims and --tool "
+                           "if you like)")  # fmt: skip
+    _show(judgements, where, [shlex.join(["loadproof", *sys.argv[1:]])] * len(where))
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
 
 
@@ -150,13 +150,15 @@ def observe_command(
     """Run any command against the absorber and print what it offered; no case, nothing is judged."""
     behaviour = _read_profile(profile, ttft_s, itl_s, output_tokens)
     where = out or _new_folder("observe-")
-    seen = _await(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s))
+    with ProgressLine(console(stderr=True)) as progress:
+        seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress))
     shown = console()
-    for name, value in offered(measure(read_journal(seen.journal))):
+    lines = [*offered(measure(read_journal(seen.journal))),
+             ("the command", f"{seen.ended.says()}, {seen.ended.usage.cpu_s:.1f} CPU s"),
+             ("journal and logs", str(where))]  # fmt: skip
+    for name, value in lines:
         shown.print(f"{name + ':':30}{value}", markup=False, soft_wrap=True)
-    shown.print(f"{'the command:':30}{seen.ended.says()}, {seen.ended.usage.cpu_s:.1f} CPU s", markup=False)
-    shown.print(f"{'journal and logs:':30}{where}", markup=False, soft_wrap=True)
-    if seen.ended.exit_code != 0:
+    if seen.ended.exit_code != 0 or seen.ended.stopped_because:
         shown.print(seen.log, markup=False, soft_wrap=True)
         return Exit.BROKEN
     return Exit.CLEAN
@@ -191,7 +193,7 @@ def tools_command(context: typer.Context) -> int:
 def tools_sync(names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> int:
     """Give each named tool its own environment, from its lock."""
     for name in names:
-        path = _await(sync(name, say=lambda line: console(stderr=True).print(line, markup=False, soft_wrap=True)))
+        path = to_the_end(sync(name, say=lambda line: console(stderr=True).print(line, markup=False, soft_wrap=True)))
         console().print(f"{name}: {path}", markup=False, soft_wrap=True)
     return Exit.CLEAN
 
@@ -216,20 +218,26 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit code; errors for people go to standard error."""
     try:
         result = app(args=argv, prog_name="loadproof", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
-        return Exit.USAGE
-    except click.ClickException as error:
-        sys.stderr.write(f"loadproof: {error.format_message()}\nTry `loadproof --help`.\n")
-        return Exit.USAGE
+    except typer.TyperException as error:
+        return _wrong_usage(error)
     except LoadproofError as error:
         sys.stderr.write(f"loadproof: {error}\n")
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort, asyncio.CancelledError):
-        sys.stderr.write("loadproof: interrupted\n")
-        return 130
+    except Interrupted as error:
+        sys.stderr.write(f"loadproof: interrupted by {error}; everything that was started has ended\n")
+        return error.exit_code
     except Exception:  # noqa: BLE001 -- anything unforeseen in our own code is broken, never a fail and never a pass
         traceback.print_exc()
         sys.stderr.write("loadproof: this is a defect of loadproof; the run is broken\n")
         return Exit.BROKEN
     return int(result or 0)
+
+
+def _wrong_usage(error: typer.TyperException) -> int:
+    """Say what is wrong with the words on the command line; nothing more where typer has printed the help."""
+    says = getattr(error, "format_message", error.__str__)()
+    context = getattr(error, "ctx", None)
+    if says:
+        path = context.command_path if context else "loadproof"
+        sys.stderr.write(f"loadproof: {says}\nTry `{path} --help`.\n")
+    return Exit.USAGE

@@ -6,6 +6,7 @@ end as it must is `broken`, with the reason, whatever was found.
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from loadproof.case import read_case
 from loadproof.checks.claims import beside, required_but_not_judged
 from loadproof.checks.every import ask_all
-from loadproof.errors import BrokenRun
+from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.journal import read_journal
 from loadproof.load.measured import measure
 from loadproof.load.truth import truth
@@ -39,54 +40,68 @@ class Judgement:
 
 
 def judge_run(path: Path) -> Judgement:
-    """Judge a run folder and write findings.json, claims.json and verdict.json into it."""
+    """Judge a run folder and write findings.json, claims.json and verdict.json into it.
+
+    Raises UsageProblem for a folder that is no run, BrokenRun for one whose record cannot be read.
+    """
     folder = RunFolder(path)
     record = folder.read_record()
-    judgement = _judge_record(folder, record)
-    folder.write("findings.json", judgement.findings)
-    folder.write("claims.json", judgement.claims)
-    folder.write("verdict.json", judgement.verdict)
-    return judgement
-
-
-def _judge_record(folder: RunFolder, record: RunRecord) -> Judgement:
-    # The copy of the case is named `case`; the case's own name is in the record.
-    case = read_case(folder.case)
     broken = _how_it_broke(folder, record)
+    findings: tuple[Finding, ...] = ()
+    claims: tuple[Claim, ...] = ()
     try:
-        journal = read_journal(folder.journal)
-        if not broken and not measure(journal).requests.n:
-            broken = f"{record.tool} {record.tool_ended.says()} and never sent a request to a generation path"
-            broken += _log_tail(folder)
-        reported = tool_named(record.tool).claims(folder.tool_out)
-        findings, claims = _judge(case, record.tool, journal, reported, record.tool_ended.ended_ns)
-    except BrokenRun as error:
-        broken, findings, claims = broken or str(error), (), ()
-    verdict = verdict_of(record.case, record.tool, findings, run=folder.path.name)
-    if broken:
-        verdict = verdict_of(record.case, record.tool, (), reason=broken, run=folder.path.name)
+        found, findings, claims = _judged_record(folder, record)
+        broken = broken or found
+    except LoadproofError as error:
+        broken = broken or str(error)
+    except Exception:  # noqa: BLE001 -- whatever is wrong with our own checks, the run is broken by it and says so
+        broken = broken or f"this is a defect of loadproof\n{traceback.format_exc()}"
+    counted = () if broken else findings  # without any the verdict is broken
+    # The copy of the case is named `case`; the case's own name is in the record.
+    verdict = verdict_of(record.case, record.tool, counted, reason=broken, run=path.resolve().name)
+    folder.write("findings.json", findings)
+    folder.write("claims.json", claims)
+    folder.write("verdict.json", verdict)
     return Judgement(verdict, findings, claims)
+
+
+def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Finding, ...], tuple[Claim, ...]]:
+    """Return why the run is broken (empty if it is not), findings and claims."""
+    case, journal, ended = read_case(folder.case), read_journal(folder.journal), record.tool_ended
+    broken = ""
+    if ended is not None and not measure(journal).requests.n:
+        broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
+    reported = tool_named(record.tool).claims(folder.tool_out)
+    return broken, *_judge(case, record.tool, journal, reported, ended.ended_ns if ended else None)
 
 
 def _how_it_broke(folder: RunFolder, record: RunRecord) -> str:
     """Return why the run is broken, with the tail of the log; empty when it is not."""
-    if record.absorber_ended.exit_code != 0:
-        log = tail(folder.path / "absorber.stderr")
-        return f"the absorber {record.absorber_ended.says()}; this is a defect of loadproof\n{log}"
-    ended = record.tool_ended
-    if ended.stopped_because or ended.exit_code != 0:
-        return f"{record.tool} {ended.says()}{_log_tail(folder)}"
+    tool, absorber = record.tool_ended, record.absorber_ended
+    if record.broken or tool is None or absorber is None:
+        return f"{record.broken.rstrip() or 'the run did not come to its end'}{_log_tail(folder, if_empty='')}"
+    if absorber.exit_code != 0:
+        return f"the absorber {absorber.says()}\n{tail(folder.path / 'absorber.stderr')}".rstrip()
+    if tool.stopped_because or tool.exit_code != 0:
+        return f"{record.tool} {tool.says()}{_log_tail(folder)}"
     return ""
 
 
-def _log_tail(folder: RunFolder) -> str:
+def _log_tail(folder: RunFolder, if_empty: str = "\n(its output is empty)") -> str:
     log = tail(folder.path / "tool.stdout", folder.path / "tool.stderr")
-    return f"\n{log}" if log else "\n(its output is empty)"
+    return f"\n{log}" if log else if_empty
 
 
 def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path | None) -> Judgement:
-    """Judge a journal of `serve`: the tool ran elsewhere. Writes nothing."""
-    reported = read_claims(claims_path) if claims_path else None
+    """Judge a journal of `serve`: the tool ran elsewhere. Writes nothing.
+
+    Raises UsageProblem for an unknown tool, and for a journal or claims that are not there or are not read.
+    """
+    case.declaration(tool)
+    try:
+        reported = read_claims(claims_path) if claims_path else None
+    except BrokenRun as error:
+        raise UsageProblem(str(error)) from error
     journal = read_journal(journal_path)
     findings, claims = _judge(case, tool, journal, reported, None)
     return Judgement(verdict_of(case.name, tool, findings, run=str(journal_path)), findings, claims)

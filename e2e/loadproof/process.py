@@ -10,7 +10,9 @@ Left out: descendants that leave the group, and a harness that is killed; a ward
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
 import signal
 import subprocess
 import time
@@ -18,54 +20,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import msgspec
-import psutil
-
+from loadproof.ended import Ended, Usage
 from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.process_tree import group_lives, tree_memory_bytes
 
 SAMPLE_INTERVAL_S = 0.5
 KILL_WAIT_S = 5.0
 TAIL_LINES = 20
 _TAIL_BYTES = 64 * 1024
+_LONGEST_LINE = 500
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\t -~\u00a0-\U0010ffff]")
 
 # What decides how a tool resolves names, models and interpreters must not leak in from the person's shell.
 _DROPPED_PREFIXES = ("HF_", "TRANSFORMERS_", "HUGGING", "VIRTUAL_ENV", "PYTHON", "PDM_", "UV_", "COV_", "PYTEST_")
 _DROPPED = frozenset({"http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy", "LD_PRELOAD"})
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process tree used: CPU seconds of the leader and all that it reaped; peak memory in bytes."""
-
-    cpu_s: float
-    peak_memory_bytes: int
-    memory_measure: str = "sampled PSS of the process tree"
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended; `exit_code` is negative for a signal, as in `subprocess`.
-
-    `started_ns` and `ended_ns` are CLOCK_MONOTONIC nanoseconds; `stopped_because` is empty when it ended by itself.
-    """
-
-    argv: list[str]
-    exit_code: int
-    started_ns: int
-    ended_ns: int
-    usage: Usage
-    stopped_because: str = ""
-
-    @property
-    def wall_s(self) -> float:
-        """Return the seconds from spawn to exit."""
-        return (self.ended_ns - self.started_ns) / 1e9
-
-    def says(self) -> str:
-        """Return how it ended, in words."""
-        if self.stopped_because:
-            return self.stopped_because
-        if self.exit_code < 0:
-            return f"was ended by {signal.Signals(-self.exit_code).name} after {self.wall_s:.1f} s"
-        return f"ended with exit code {self.exit_code} after {self.wall_s:.1f} s"
 
 
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -79,15 +47,23 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def tail(*logs: Path, lines: int = TAIL_LINES) -> str:
-    """Return the last `lines` lines of the given logs (those that exist), each log under its name."""
+    """Return the last `lines` lines of the given logs (those that exist), each log under its name.
+
+    Colours and other control codes are left out, and long lines are cut.
+    """
     parts = []
     for log in logs:
         with suppress(FileNotFoundError), log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
             text = file.read().decode(errors="replace").splitlines()[-lines:]
             if text:
-                parts.append("\n".join([f"--- last lines of {log}", *(f"  {line}" for line in text)]))
+                parts.append("\n".join([f"--- last lines of {log}", *(f"  {_plain(line)}" for line in text)]))
     return "\n".join(parts)
+
+
+def _plain(line: str) -> str:
+    line = _TERMINAL_CODES.sub("", line)
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..."
 
 
 class Process:
@@ -105,7 +81,7 @@ class Process:
         self._peak_bytes = 0
         self._stopped_because = ""
         self._sampler = asyncio.create_task(self._sample())
-        self._ended: Ended | None = None
+        self._reaping: asyncio.Task[Ended] | None = None
 
     @property
     def started_ns(self) -> int:
@@ -119,7 +95,7 @@ class Process:
 
     async def _sample(self) -> None:
         while True:
-            self._peak_bytes = max(self._peak_bytes, _tree_memory(self.pid))
+            self._peak_bytes = max(self._peak_bytes, tree_memory_bytes(self.pid))
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
     async def exited(self) -> None:
@@ -136,16 +112,25 @@ class Process:
 
     async def stop(self, because: str, *, grace_s: float = 5.0) -> Ended:
         """TERM to the group, `grace_s` seconds, KILL; idempotent. `because` is kept if it was still running."""
-        if self._ended is None and not self._exited.done():
+        if self._reaping is None and not self._exited.done():
             self._stopped_because = because
             self._signal_group(signal.SIGTERM)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.exited(), grace_s)
         return await self._reap()
 
+    def kill(self) -> None:
+        """KILL to the group at once; `wait` or `stop` still has to follow."""
+        if self._reaping is None:
+            self._signal_group(signal.SIGKILL)
+
     async def _reap(self) -> Ended:
-        if self._ended is not None:
-            return self._ended
+        # One task however many wait for it, and not cancelled with any of them: a pid is reaped exactly once.
+        if self._reaping is None:
+            self._reaping = asyncio.create_task(self._reap_once())
+        return await asyncio.shield(self._reaping)
+
+    async def _reap_once(self) -> Ended:
         # Before the leader is reaped its pid, and so the group's number, cannot be taken by a stranger.
         self._signal_group(signal.SIGKILL)
         await self.exited()
@@ -155,16 +140,14 @@ class Process:
         self._popen.returncode = os.waitstatus_to_exitcode(status)
         os.close(self._pidfd)
         await _group_gone(self.pid)
-        usage = Usage(cpu_s=rusage.ru_utime + rusage.ru_stime, peak_memory_bytes=self._peak_bytes)
-        self._ended = Ended(
+        return Ended(
             argv=self._argv,
             exit_code=self._popen.returncode,
             started_ns=self._started_ns,
             ended_ns=ended_ns,
-            usage=usage,
+            usage=Usage(cpu_s=rusage.ru_utime + rusage.ru_stime, peak_memory_bytes=self._peak_bytes),
             stopped_because=self._stopped_because,
         )
-        return self._ended
 
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
@@ -211,7 +194,7 @@ async def running(
     try:
         yield process
     finally:
-        await asyncio.shield(asyncio.ensure_future(process.stop("was stopped by the harness")))
+        await _ended_for_sure(process)
 
 
 async def run_to_end(
@@ -222,30 +205,37 @@ async def run_to_end(
         return await process.wait(deadline_s)
 
 
+async def _ended_for_sure(process: Process) -> None:
+    """Stop the process, whoever cancels meanwhile: a second Ctrl-C ends the grace, not the stopping."""
+    stopping = asyncio.create_task(process.stop("was stopped by the harness"))
+    cancelled = False
+    while not stopping.done():
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            cancelled = True
+            process.kill()
+    if cancelled:
+        raise asyncio.CancelledError
+    stopping.result()
+
+
 def _cannot_start(executable: str, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError) and Path(executable).is_file():
+        return f"{executable}: cannot be started: the interpreter that its first line names is not there"
     if isinstance(error, FileNotFoundError):
         return f"{executable}: there is no such executable; check the path, or install it first"
     if isinstance(error, PermissionError):
         return f"{executable}: is not executable; `chmod +x` it, or name the program itself"
+    if error.errno == errno.ENOEXEC:
+        return f"{executable}: is not a program for this machine, nor a script that names its interpreter in line 1"
     return f"{executable}: cannot be started: {error.strerror or error}"
 
 
 async def _group_gone(pgid: int) -> None:
     deadline = time.monotonic() + KILL_WAIT_S
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(pgid, 0)
-        except ProcessLookupError:
-            return
-        await asyncio.sleep(0.002)
-    raise BrokenRun(f"process group {pgid} outlived SIGKILL by {KILL_WAIT_S:g} s; look at `ps -eo pgid,pid,args`")
-
-
-def _tree_memory(pid: int) -> int:
-    total = 0
-    with suppress(psutil.Error):
-        root = psutil.Process(pid)
-        for process in [root, *root.children(recursive=True)]:
-            with suppress(psutil.Error):
-                total += process.memory_full_info().pss
-    return total
+    while group_lives(pgid):
+        if time.monotonic() > deadline:
+            raise BrokenRun(f"process group {pgid} outlived SIGKILL by {KILL_WAIT_S:g} s; look at "
+                            "`ps -eo pgid,pid,stat,args`")  # fmt: skip
+        await asyncio.sleep(0.01)

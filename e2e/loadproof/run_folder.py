@@ -13,19 +13,25 @@ JSON is written with sorted keys and an indent, so equal content is equal bytes.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from loadproof.ended import Ended
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import Host
-from loadproof.process import Ended
 from loadproof.verdict import Claim, Finding, Verdict
+
+_JUDGE_AGAIN = "`loadproof judge` on its folder makes it again"
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: everything about it that is not in the journal or in the tool's own files."""
+    """One run: everything about it that is not in the journal or in the tool's own files.
+
+    `broken` says why a run did not come to its end; what had not ended by then is None.
+    """
 
     case: str
     tool: str
@@ -33,12 +39,13 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     loadproof_version: str
     python: str
     seed: int
-    model: str
     started_at: str
     git: str
     host: Host
-    tool_ended: Ended
-    absorber_ended: Ended
+    model: str = ""
+    tool_ended: Ended | None = None
+    absorber_ended: Ended | None = None
+    broken: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,27 @@ class RunFolder:
         return self.path / "tool"
 
     def require_empty(self) -> None:
-        """Raise UsageProblem if something is there already: a run never overwrites one."""
+        """Raise UsageProblem if something is there already (a run never overwrites one) or nothing can be."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise UsageProblem(f"{self.path}: is not an empty folder; a run overwrites nothing: remove it or choose "
                                "another --out")  # fmt: skip
+        lowest = next(path for path in (self.path.absolute(), *self.path.absolute().parents) if path.exists())
+        if not lowest.is_dir():
+            raise UsageProblem(f"{self.path}: cannot be made, because {lowest} is a file; choose another --out")
+        if not os.access(lowest, os.W_OK | os.X_OK):
+            raise UsageProblem(f"{self.path}: cannot be made, because {lowest} may not be written; choose another "
+                               "--out")  # fmt: skip
+
+    def claim(self) -> None:
+        """Make the folder and what is empty in it, for this run alone. Raises UsageProblem if another run has it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.tool_out.mkdir()  # of two runs that found the folder empty, one comes first here
+            self.journal.mkdir()
+        except FileExistsError as error:
+            raise UsageProblem(f"{self.path}: another run has just begun there; choose another --out") from error
+        except OSError as error:
+            raise UsageProblem(f"{self.path}: cannot be made: {error.strerror}; choose another --out") from error
 
     def write(self, name: str, value: object) -> None:
         """Write `name` (a .json file) whole or not at all."""
@@ -75,22 +99,24 @@ class RunFolder:
     def read_record(self) -> RunRecord:
         """Read run.json."""
         file = self.path / "run.json"
+        if not self.path.is_dir():
+            raise UsageProblem(f"{self.path}: there is no such folder; name a folder that `loadproof run` wrote")
         if not file.is_file():
             raise UsageProblem(f"{self.path}: is not a run folder, it has no run.json; name a folder that "
                                "`loadproof run` wrote")  # fmt: skip
-        return _read(file, RunRecord)
+        return _read(file, RunRecord, "it is damaged, or of another loadproof; run the case again")
 
     def read_findings(self) -> list[Finding]:
         """Read findings.json."""
-        return _read(self.path / "findings.json", list[Finding])
+        return _read(self.path / "findings.json", list[Finding], _JUDGE_AGAIN)
 
     def read_claims(self) -> list[Claim]:
         """Read claims.json."""
-        return _read(self.path / "claims.json", list[Claim])
+        return _read(self.path / "claims.json", list[Claim], _JUDGE_AGAIN)
 
     def read_verdict(self) -> Verdict:
         """Read verdict.json."""
-        return _read(self.path / "verdict.json", Verdict)
+        return _read(self.path / "verdict.json", Verdict, _JUDGE_AGAIN)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -101,8 +127,8 @@ def write_json(path: Path, value: object) -> None:
     temporary.rename(path)
 
 
-def _read[T](path: Path, kind: type[T]) -> T:
+def _read[T](path: Path, kind: type[T], what_next: str) -> T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError) as error:
-        raise BrokenRun(f"{path}: cannot be read: {error}; `loadproof judge {path.parent}` makes it again") from error
+        raise BrokenRun(f"{path}: cannot be read: {error}; {what_next}") from error

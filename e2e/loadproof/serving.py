@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,14 @@ def serve_here(profile: Profile, host: str, port: int, journal: Path, console: C
     """Serve until Ctrl-C or SIGTERM; say where, and at the end where the journal is."""
 
     def announce(announced: Announced) -> None:
-        console.print(f"listening on {announced.url} (model {announced.model}); Ctrl-C ends it", markup=False)
+        console.print(
+            f"listening on {announced.url} (model {announced.model}); Ctrl-C ends it", markup=False, soft_wrap=True
+        )
         console.print(f"journal: {journal}, written at the end", markup=False, soft_wrap=True)
 
     path = uvloop.run(serve(Options(profile=profile, journal=journal, host=host, port=port), announce))
     console.print(f"wrote {path}", markup=False, soft_wrap=True)
-    console.print(f"judge it: loadproof judge --case CASE --journal {journal}", markup=False, soft_wrap=True)
+    console.print(
+        f"judge it: loadproof judge --case CASE --journal {shlex.quote(str(journal))}", markup=False, soft_wrap=True
+    )
     return Exit.CLEAN

@@ -1,10 +1,11 @@
 """concurrency: was the asked number of requests in flight, and was a freed slot used again at once?
 
-Three findings (statistics.md: concurrency). slots: the peak is exactly C, both sides, at any n. refill: the
-turnaround of a slot is at most max(20 ms, 5 % of the median latency), from max(2C, 50) starts on a plateau of
-at least 4 median latencies on. ramp: the peak is reached within 0.25 s + C x 0.5 ms, at any n. Exact or
-bounded, no sampling error; honest clients reach 17 ms of turnaround at worst. All rest on our own writes.
-Left out: stages, waves.
+Null hypothesis: an honest client with C slots, each used again at once. Three findings (statistics.md: concurrency).
+slots: the peak is exactly C, both sides, at any n. refill: the turnaround of a slot is at most max(20 ms, 5 % of the
+median latency), from max(2C, 50) starts on a plateau of at least 4 median latencies on. ramp: the peak is reached
+within 0.25 s + C x 0.5 ms, at any n. Exact or bounded, no sampling error, so no rate of false alarms; honest clients
+reach 17 ms of turnaround at worst. All rest on our own writes. Cannot see: how long the peak was held, beyond what
+refill says of it; who made a slot wait. Left out: stages (`unsupported`), waves.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from loadproof.checks.question import EVIDENCE, Question, exact
+from loadproof.checks.question import EVIDENCE, NOTHING, Question, exact
 from loadproof.expected import ConcurrencyLoad, StagesLoad
 from loadproof.verdict import Finding, Outcome
 
@@ -27,8 +28,8 @@ def findings(question: Question) -> Iterator[Finding]:
     asked = question.expected.load
     load = question.trimmed()
     if isinstance(asked, StagesLoad) and any(stage.concurrency for stage in asked.stages):
-        yield Finding(check="concurrency.slots", requirement="the asked concurrency in every stage", expected="stages",
-                      measured="", outcome=Outcome.UNSUPPORTED, n=load.requests.n, evidence=EVIDENCE,
+        yield Finding(check="concurrency.slots", requirement="the asked slots in every stage", expected="stages",
+                      measured="not judged yet", outcome=Outcome.UNSUPPORTED, n=load.requests.n, evidence=EVIDENCE,
                       detail="the concurrency of stages is not judged yet")  # fmt: skip
     if isinstance(asked, ConcurrencyLoad):
         measured = load.in_flight
@@ -57,17 +58,19 @@ def _refill(measured: InFlight, asked: int) -> Finding:
         outcome = Outcome.FAIL
         detail = f"a freed slot stays empty: plateau mean {measured.plateau_mean:.2f} of {measured.peak}"
     return Finding(check="concurrency.refill", requirement="a freed slot is refilled at once",
-                   expected=f"<= {bound * 1e3:.0f} ms", measured=f"{measured.refill_s * 1e3:.1f} ms", outcome=outcome,
-                   n=measured.plateau_starts, smallest_deviation=f"{bound * 1e3:.0f} ms", detail=detail,
+                   expected=f"<= {bound * 1e3:.1f} ms", measured=f"{measured.refill_s * 1e3:.1f} ms", outcome=outcome,
+                   n=measured.plateau_starts, smallest_deviation=f"{bound * 1e3:.1f} ms", detail=detail,
                    evidence=EVIDENCE)  # fmt: skip
 
 
 def _ramp(measured: InFlight, asked: int, n: int) -> Finding:
     bound = 0.25 + asked * 0.0005
-    outcome = Outcome.PASS if measured.ramp_s <= bound else Outcome.FAIL
+    outcome, detail = Outcome.PASS, ""
     if n == 0:
-        outcome = Outcome.UNCLEAR
+        outcome, detail = Outcome.UNCLEAR, NOTHING
+    elif measured.ramp_s > bound:
+        outcome, detail = Outcome.FAIL, "slots are filled one after another"
     return Finding(check="concurrency.ramp", requirement="the peak is reached at once",
-                   expected=f"<= {bound:.2f} s", measured=f"{measured.ramp_s:.2f} s", outcome=outcome, n=n,
-                   smallest_deviation=f"{bound:.2f} s", evidence=EVIDENCE,
-                   detail="" if outcome is Outcome.PASS else "slots are filled one after another")  # fmt: skip
+                   expected=f"<= {bound:.3f} s", measured=f"{measured.ramp_s:.3f} s", outcome=outcome, n=n,
+                   smallest_deviation=f"{bound:.3f} s", evidence=EVIDENCE,
+                   detail=detail)  # fmt: skip

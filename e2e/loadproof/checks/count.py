@@ -1,19 +1,26 @@
 """count: did exactly the asked requests arrive, each once, and nothing else?
 
 Null hypothesis: n generation requests after the declared leading extras are trimmed, no body twice where the
-case says that prompts are unique, none after the tool's process was gone, no request that we do not recognise.
-All exact, from n = 0 on; no false alarms. Left out: what was in the requests (payload).
+case says that prompts are unique, none after the tool's process was gone (later than our own worst lateness, where
+arrivals are stamped by our reads), no request that we do not recognise.
+All exact, from n = 0 on; no false alarms. Cannot see: an end of the tool that nobody told us (no finding then), a
+repeated prompt in a body that differs elsewhere. Left out: what was in the requests (payload); a count by duration,
+which is `unsupported`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadproof.checks.question import EVIDENCE, Question, exact
+from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Question, exact
 from loadproof.verdict import Finding, Outcome
+
+if TYPE_CHECKING:
+    from loadproof.load.instrument import Timekeeping
 
 
 def findings(question: Question) -> Iterator[Finding]:
@@ -23,18 +30,24 @@ def findings(question: Question) -> Iterator[Finding]:
         yield _leading(question)
     requests = question.trimmed().requests
     if question.expected.workload.unique_prompts:
-        counts = Counter(requests.digests)
+        counts = Counter(digest for digest in requests.digests if any(digest))
         again = sum(k - 1 for k in counts.values())
         yield exact("count.unique", "no body sent twice", "0 repeated", f"{again} repeated", n=requests.n)
     strays = question.load.requests.unrecognised
-    told = ", ".join(f"{k} x {method} {path}" for (method, path), k in strays.most_common(3))
-    yield exact("count.recognised", "nothing else but known side traffic",
-                "0 others", f"{strays.total()} others", n=requests.n + question.load.requests.side_traffic.total(),
+    told = ", ".join(f"{k} x {method or 'not HTTP'} {path}".strip() for (method, path), k in strays.most_common(3))
+    seen = requests.n + question.load.requests.side_traffic.total() + strays.total()
+    yield exact("count.recognised", "nothing but known side traffic",
+                "0 others", f"{strays.total()} others", n=seen,
                 detail=told)  # fmt: skip
     ended = question.load.tool_ended_ns
     if ended is not None:
-        late = int(np.count_nonzero(requests.start_ns > ended))
+        late = int(np.count_nonzero(requests.start_ns > ended + _read_late_ns(question.load.timekeeping)))
         yield exact("count.after_end", "none after the tool has ended", "0 late", f"{late} late", n=requests.n)
+
+
+def _read_late_ns(kept: Timekeeping) -> int:
+    """Return how long a request may have waited for our read, which is its arrival where the kernel gave no stamp."""
+    return 0 if kept.stamped >= KERNEL_STAMPED else round(kept.late_max_s * 1e9)
 
 
 def _number(question: Question) -> Finding:
@@ -43,11 +56,12 @@ def _number(question: Question) -> Finding:
     n = question.load.requests.n
     requirement = "exactly the asked number"
     if asked is None:
-        return Finding(check="count.requests", requirement=requirement, expected="as many as the duration holds",
+        return Finding(check="count.requests", requirement=requirement, expected="what the duration holds",
                        measured=f"{max(0, n - extras)}", outcome=Outcome.UNSUPPORTED, n=n,
                        detail="a count by duration is not judged yet; ask for num_requests",
                        evidence=EVIDENCE)  # fmt: skip
-    return exact("count.requests", requirement, f"{asked}", f"{n - extras}", n=n)
+    detail = f"{n} arrived, of which the first {extras} are declared extras" if extras else ""
+    return exact("count.requests", requirement, f"{asked}", f"{max(0, n - extras)}", n=n, detail=detail)
 
 
 def _leading(question: Question) -> Finding:

@@ -49,7 +49,7 @@ def ask_all(case: Case, tool: str, load: Load) -> tuple[Finding, ...]:
     """Return every finding of this case and tool over the measured load, in the order of `CHECKS`."""
     question = Question(case.expected, case.declaration(tool), load)
     found = [finding for check in CHECKS.values() for finding in check(question)]
-    return tuple(_allowed(finding, question.declared) for finding in instrument.weighed(found, load))
+    return tuple(_allowed(finding, question.declared) for finding in instrument.weighed(found, question))
 
 
 def _allowed(finding: Finding, declared: ToolDeclaration) -> Finding:

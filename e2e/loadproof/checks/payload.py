@@ -2,17 +2,18 @@
 
 Null hypothesis: path, model, stream, ignore_eos, max_tokens and the number of bare prompt tokens of every
 request equal the case's, under the shared tokenizer and the tool's declared BOS convention. All exact, from
-n = 1 on; no false alarms. Left out: headers, extra fields, repetition of prompts.
+n = 1 on; no false alarms. A missing `stream` or `ignore_eos` is false, as the API reads it. Cannot see: what a body
+says in fields of other names. Left out: headers, extra fields, repetition of prompts (count).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
-from loadproof.checks.question import EVIDENCE, Question
+from loadproof.checks.question import Question, exact
 from loadproof.load.offered import spread
 from loadproof.load.requests import PATHS
-from loadproof.verdict import Finding, Outcome
+from loadproof.verdict import Finding
 
 
 def findings(question: Question) -> Iterator[Finding]:
@@ -32,11 +33,6 @@ def findings(question: Question) -> Iterator[Finding]:
     yield _all("prompt_tokens", f"bare text: prompt_tokens - {bos} BOS", bare, tokens)
 
 
-def _all(name: str, requirement: str, expected: object, values: object) -> Finding:
-    seen: Sequence[object] = list(values)  # type: ignore[call-overload] # any iterable of the journal's values
-    outcome = Outcome.PASS if all(value == expected for value in seen) else Outcome.FAIL
-    if not seen:
-        outcome = Outcome.UNCLEAR
-    return Finding(check=f"payload.{name}", requirement=requirement, expected=spread([expected] * len(seen)),
-                   measured=spread(seen), outcome=outcome, n=len(seen), smallest_deviation="exact",
-                   evidence=EVIDENCE)  # fmt: skip
+def _all(name: str, requirement: str, expected: object, values: Iterable[object]) -> Finding:
+    seen = list(values)
+    return exact(f"payload.{name}", requirement, spread([expected] * len(seen)), spread(seen), n=len(seen))

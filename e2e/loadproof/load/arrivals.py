@@ -1,10 +1,13 @@
 """How fast did requests arrive?
 
-Two estimators: the end-point rate, whose law is exact for random arrivals, and the slope by half-lag medians,
-which a late first send or a pause does not move, for even spacing (statistics.md: rate).
+Two estimators, both infinite where requests arrived in no time at all: the end-point rate, whose law is exact
+for random arrivals, and the slope by half-lag medians, which a late first send or a pause does not move, for even
+spacing (statistics.md: rate). Left out: which deviation is too much, and how the gaps are distributed.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -17,15 +20,19 @@ def span_s(arrivals_s: Seconds) -> float:
 
 
 def end_point_rate(arrivals_s: Seconds) -> float:
-    """Return (n - 1) / (t_n - t_1), per second; 0 where the span is 0."""
-    span = span_s(arrivals_s)
-    return (len(arrivals_s) - 1) / span if span > 0 else 0.0
+    """Return (n - 1) / (t_n - t_1), per second; 0 for fewer than two arrivals."""
+    return _per_second(max(0, len(arrivals_s) - 1), span_s(arrivals_s))
 
 
 def half_lag_rate(arrivals_s: Seconds) -> float:
-    """Return h / median(t[i + h] - t[i]) with h = n // 2, per second; 0 where that is undefined."""
+    """Return h / median(t[i + h] - t[i]) with h = n // 2, per second; 0 for fewer than two arrivals."""
     half = len(arrivals_s) // 2
     if half < 1:
         return 0.0
-    step = float(np.median(arrivals_s[half:] - arrivals_s[:-half]))
-    return half / step if step > 0 else 0.0
+    return _per_second(half, float(np.median(arrivals_s[half:] - arrivals_s[:-half])))
+
+
+def _per_second(gaps: int, seconds: float) -> float:
+    if gaps == 0:
+        return 0.0
+    return gaps / seconds if seconds > 0 else math.inf

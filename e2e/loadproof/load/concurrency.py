@@ -1,7 +1,7 @@
 """How many requests were in flight, and how well was that number held?
 
 In flight runs from arrival to `Requests.end_ns`; ends come before starts on ties. The plateau runs from the
-first time at the peak to the last start (statistics.md: concurrency).
+first time at the peak to the last start (statistics.md: concurrency). Left out: stages and waves; what is enough.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class InFlight:
     """Times in seconds; all zero where nothing arrived.
 
     `refill_s` is the turnaround of a slot: (peak - plateau mean) / start rate on the plateau.
+    `median_latency_s` is over the requests that ended.
     `whole_mean` and `share_at_peak` are over first arrival to last end; shown, never asserted.
     """
 
@@ -41,9 +42,11 @@ def in_flight(requests: Requests) -> InFlight:
     if requests.n == 0:
         return InFlight(0, 0.0, 0.0, 0.0, 0, 0.0, 0.0, 0.0, 0.0)
     starts = requests.start_ns
-    known_ends = requests.end_ns[requests.end_ns < NEVER]
-    last_end = int(np.concatenate([starts, known_ends]).max())
-    ends = np.minimum(requests.end_ns, last_end)
+    ended = requests.end_ns < NEVER
+    last_end = int(np.concatenate([starts, requests.end_ns[ended]]).max())
+    # Never ended: beyond every event, so that the last start is counted on top of it. A request is in flight for 1 ns
+    # at least, or its end would come before its own start.
+    ends = np.maximum(np.where(ended, requests.end_ns, last_end + 1), starts + 1)
     times, level = _steps(starts, ends)
     peak = int(level.max())
     at_peak = int(times[int(np.argmax(level == peak))])
@@ -60,7 +63,7 @@ def in_flight(requests: Requests) -> InFlight:
         plateau_mean=mean,
         plateau_starts=begun,
         refill_s=refill,
-        median_latency_s=float(np.median(ends - starts)) / 1e9,
+        median_latency_s=float(np.median((ends - starts)[ended])) / 1e9 if ended.any() else 0.0,
         whole_mean=_mean(times, level, first, last_end),
         share_at_peak=_mean(times, (level == peak).astype(np.int64), first, last_end),
     )

@@ -1,7 +1,7 @@
 """Was the absorber itself on time?
 
 Lateness is actual minus planned write of each chunk, where no slow client made it wait; lag is our read
-minus the kernel's arrival stamp, where there is one.
+minus the kernel's arrival stamp, where there is one. Left out: what is too late (the checks).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def measure_timekeeping(journal: Journal) -> Timekeeping:
     inside = np.ones(len(gaps), dtype=bool)
     inside[offsets[1:-1][(offsets[1:-1] > 0) & (offsets[1:-1] <= len(gaps))] - 1] = False
     gaps = gaps[inside & (gaps > 0)]
-    stamped = np.array(journal.table["arrival_kernel"].to_pylist(), dtype=bool)
+    stamped = np.asarray(journal.table["arrival_kernel"].to_numpy(), dtype=np.bool_)
     lag = (journal.int_column("read_ns") - journal.int_column("arrival_ns"))[stamped]
     first, last = journal.metadata.clock_offset_ns
     p50, p99, worst = np.percentile(late, [50, 99, 100]).tolist() if len(late) else (0.0, 0.0, 0.0)

@@ -2,7 +2,7 @@
 
 A generation request is a POST to a generation path, whatever it was answered. Everything else is traffic
 beside the load: recognised by method and path where an OpenAI client or a metrics scraper would send it,
-unrecognised otherwise.
+unrecognised otherwise. Left out: the times of single chunks, beyond where a request's time in flight ends.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadproof.journal import COMPLETE
+
 if TYPE_CHECKING:
     from loadproof.journal import Journal
 
 type Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
+type Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 SIDE_TRAFFIC = frozenset(
@@ -33,6 +36,7 @@ _PER_REQUEST = (
 )  # fmt: skip
 
 NEVER = np.iinfo(np.int64).max
+UNWRITTEN = -(2**31)  # stands for a chunk without lateness: no chunk is written two seconds before its plan
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class Requests:
     `start_ns` is the arrival; `end_ns` is where in-flight ends: the actual write of the chunk with
     finish_reason, the last write of a reply that is not streamed, or the client's close if earlier; `NEVER`
     for a request still in flight when the journal ended. Both are CLOCK_MONOTONIC nanoseconds.
+    `digests` are of the bodies, zeros where no whole body came.
     `bare_prompt_tokens` and `max_tokens` are -1 where the journal has none.
     """
 
@@ -54,7 +59,7 @@ class Requests:
     streams: list[bool | None]
     ignore_eos: list[bool | None]
     digests: list[bytes]
-    extra_fields: list[str]
+    extra_fields: list[str | None]
     endings: list[str | None]
     side_traffic: Counter[tuple[str, str]]
     unrecognised: Counter[tuple[str, str]]
@@ -76,7 +81,8 @@ class Requests:
 
 def generation_rows(journal: Journal) -> Journal:
     """Return the journal's rows that ask for a generation, in order of arrival."""
-    table = journal.table
+    # Bodies and headers are most of a journal's bytes and nothing below reads them.
+    table = journal.table.drop_columns(["body", "headers"])
     path = pc.list_element(pc.split_pattern(table["path"], "?"), 0)
     wanted = pc.and_(pc.is_in(path, value_set=pa.array(list(PATHS.values()))), pc.equal(table["method"], "POST"))
     return type(journal)(table.filter(wanted).sort_by([("arrival_ns", "ascending"), ("req", "ascending")]),
@@ -110,18 +116,32 @@ def _bare_paths(targets: list[str]) -> list[str]:
     return [target.partition("?")[0] for target in targets]
 
 
+def answered_whole(rows: Journal) -> Bools:
+    """Return which requests got their whole reply, bool[n]."""
+    return _bools(pc.equal(rows.table["how_ended"], COMPLETE))
+
+
+def was_streamed(rows: Journal) -> Bools:
+    """Return which requests asked for a stream, bool[n]."""
+    return _bools(rows.table["stream"])
+
+
+def _bools(column: pa.ChunkedArray) -> Bools:
+    return np.asarray(column.fill_null(False).to_numpy(), dtype=np.bool_)  # noqa: FBT003 -- Arrow's own signature
+
+
 def _in_flight_ends(rows: Journal) -> Ints:
     done = rows.int_column("done_ns", missing=NEVER)
     actual, offsets = actual_writes(rows)
-    finished = np.array([how == "complete" for how in rows.table["how_ended"].to_pylist()], dtype=bool)
-    has_chunks = np.diff(offsets) > 0
-    last = actual[np.maximum(offsets[1:] - 1, 0)] if len(actual) else done
-    return np.where(finished & has_chunks, last, done)
+    if not len(actual):
+        return done
+    # finish_reason rides on the last chunk; a client may close after it and before [DONE].
+    finished = answered_whole(rows) | (rows.int_column("output_tokens") == rows.int_column("max_tokens", missing=-1))
+    return np.where(finished & (np.diff(offsets) > 0), actual[np.maximum(offsets[1:] - 1, 0)], done)
 
 
 def actual_writes(rows: Journal) -> tuple[Ints, Ints]:
     """Return the actual write of each chunk, flat int64[m] (0: never written), and offsets int64[n + 1]."""
     planned, offsets = rows.list_column("planned_ns")
-    unwritten = np.iinfo(np.int32).min
-    late, _ = rows.list_column("late_ns", missing=unwritten)
-    return np.where(late == unwritten, 0, planned + late), offsets
+    late, _ = rows.list_column("late_ns", missing=UNWRITTEN)
+    return np.where(late == UNWRITTEN, 0, planned + late), offsets

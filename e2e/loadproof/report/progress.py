@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
+from rich.text import Text
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
@@ -41,9 +43,9 @@ class ProgressLine:
         text = f"{progress.case} x {progress.tool}: {progress.seen}{total} requests, {progress.elapsed_s:.0f} s"
         if self._console.is_terminal:
             if self._status is None:
-                self._status = self._console.status(text)
+                self._status = self._console.status("")
                 self._status.start()
-            self._status.update(text)
+            self._status.update(Text(text))
         elif time.monotonic() - self._last_plain >= PLAIN_INTERVAL_S:
             self._last_plain = time.monotonic()
-            self._console.print(text)
+            self._console.print(text, markup=False, soft_wrap=True)

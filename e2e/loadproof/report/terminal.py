@@ -1,8 +1,9 @@
 """What does a person see in a terminal?
 
-One table per call: a section per run, a line per finding, then the verdict and where the run folder is; what
-needs attention (not a plain pass) is spelled out below. Claims in a table of their own. Wide and plain when
-the output is not a terminal.
+One table per call: a section per run, a line per finding, then the verdict; what needs attention (not a plain
+pass) is spelled out below, and at the end each run has a line with its verdict and its folder. Claims in a table
+of their own. Wide and plain when the output is not a terminal. Nothing is computed here, and whatever comes from
+a case or a tool is shown letter by letter.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from loadproof.verdict import Claim, Finding, Outcome, Verdict
 
@@ -28,6 +29,7 @@ STYLES = {
     Outcome.BROKEN: "bold magenta",
 }
 PLAIN_WIDTH = 160
+FINDING_WIDTH = 24  # a case's long name must not take the room that the findings need
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -36,45 +38,54 @@ def console(*, stderr: bool = False) -> Console:
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=PLAIN_WIDTH)
 
 
-def outcome_text(finding: Finding) -> str:
+def outcome_text(finding: Finding) -> Text:
     """Return the word for a finding's outcome, in its colour."""
     if finding.allowed_because:
-        return "[yellow]allowed[/yellow]"
-    word = finding.outcome.value if finding.counted else f"({finding.outcome.value})"
-    return f"[{STYLES[finding.outcome]}]{word}[/]"
+        return Text("allowed", "yellow")
+    word = finding.outcome.value
+    return Text(word if finding.counted else f"({word})", STYLES[finding.outcome])
 
 
-def findings_table(judgements: Sequence[Judgement], where: Sequence[str]) -> Table:
-    """Return the findings of several runs in one table; `where` is each run's folder."""
+def findings_table(judgements: Sequence[Judgement]) -> Table:
+    """Return the findings of several runs in one table."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("finding", "requirement", "expected", "measured"):
+    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH)
+    for name in ("requirement", "expected", "measured"):
         table.add_column(name, overflow="fold")
     table.add_column("n", justify="right")
     table.add_column("smallest visible", overflow="fold")
-    table.add_column("outcome")
-    for judgement, folder in zip(judgements, where, strict=True):
+    table.add_column("outcome", no_wrap=True)
+    for judgement in judgements:
         verdict = judgement.verdict
-        table.add_row(f"[bold]{escape(verdict.case)}[/]", f"[bold]{escape(verdict.tool)}[/]")
+        table.add_row(Text(verdict.case, "bold"), Text(verdict.tool, "bold"))
         for finding in judgement.findings:
-            table.add_row(finding.check, escape(finding.requirement), escape(finding.expected),
-                          escape(finding.measured), str(finding.n), finding.smallest_deviation,
-                          outcome_text(finding))  # fmt: skip
-        word = f"[{STYLES[verdict.outcome]}]{verdict.outcome.value.upper()}[/]"
-        table.add_row("[bold]verdict[/]", escape(folder), "", "", "", "", word, end_section=True)
+            cells = (finding.check, finding.requirement, finding.expected, finding.measured, str(finding.n),
+                     finding.smallest_deviation)  # fmt: skip
+            table.add_row(*map(Text, cells), outcome_text(finding))
+        word = Text(verdict.outcome.value.upper(), STYLES[verdict.outcome])
+        table.add_row(Text("verdict", "bold"), "", "", "", "", "", word, end_section=True)
     return table
+
+
+def summary_line(judgement: Judgement, folder: str) -> Text:
+    """Return one line: case, tool, verdict and where the run folder is."""
+    verdict = judgement.verdict
+    return Text.assemble(f"{verdict.case} x {verdict.tool}: ", (verdict.outcome.value, STYLES[verdict.outcome]),
+                         f", in {folder}")  # fmt: skip
 
 
 def claims_table(claims: Sequence[Claim], title: str) -> Table:
     """Return what a tool says beside what the journal says."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left")
     table.add_column("the tool claims")
     for name in ("claimed", "journal", "difference"):
         table.add_column(name, justify="right")
     table.add_column("the journal's definition")
     for claim in claims:
-        table.add_row(claim.quantity, _number(claim.claimed, claim.unit),
-                      "-" if claim.truth is None else _number(claim.truth, claim.unit),
-                      _difference(claim), claim.definition)  # fmt: skip
+        table.add_row(*map(Text, (
+            claim.quantity, _number(claim.claimed, claim.unit),
+            "-" if claim.truth is None else _number(claim.truth, claim.unit), _difference(claim), claim.definition,
+        )))  # fmt: skip
     return table
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from loadproof.errors import UsageProblem
 from loadproof.tools.base import Setting
 
-PLACEHOLDERS = ("{base_url}", "{model}", "{tokenizer}", "{out}", "{seed}")
+_PLACEHOLDER = re.compile(r"\{(base_url|model|tokenizer|out|seed)\}")
 
 
 def read_args(path: Path) -> list[str]:
@@ -24,18 +25,5 @@ def read_args(path: Path) -> list[str]:
 
 
 def filled(arguments: Iterable[str], setting: Setting) -> list[str]:
-    """Return the arguments with each placeholder replaced by its value."""
-    values = dict(
-        zip(
-            PLACEHOLDERS,
-            (setting.base_url, setting.model, str(setting.tokenizer), str(setting.out), str(setting.seed)),
-            strict=True,
-        )
-    )
-    return [_replaced(argument, values) for argument in arguments]
-
-
-def _replaced(argument: str, values: dict[str, str]) -> str:
-    for placeholder, value in values.items():
-        argument = argument.replace(placeholder, value)
-    return argument
+    """Return the arguments with each {base_url} {model} {tokenizer} {out} {seed} replaced by its value."""
+    return [_PLACEHOLDER.sub(lambda found: str(getattr(setting, found[1])), argument) for argument in arguments]

@@ -51,11 +51,11 @@ class Tool(Protocol):
     def version(self) -> str:
         """Return the pinned version, or what is known of an own build."""
 
-    def command(self, config: Path, executable: Path, setting: Setting) -> Command:
-        """Return the command for a verbatim configuration file; may write into `setting.out`.
+    def check(self, config: Path) -> None:
+        """Raise UsageProblem for a configuration that cannot be used; asked before anything is started."""
 
-        Raises UsageProblem for a configuration that cannot be used.
-        """
+    def command(self, config: Path, executable: Path, setting: Setting) -> Command:
+        """Return the command for a verbatim configuration file that `check` accepted; may write into `setting.out`."""
 
     def claims(self, out: Path) -> Reported | None:
         """Return what the tool reported into `out`, None when it left nothing. Raises BrokenRun when unreadable."""

@@ -47,6 +47,10 @@ class AnyCommand:
         """Return that we do not know it."""
         return "unknown"
 
+    def check(self, config: Path) -> None:
+        """Raise UsageProblem for a file without an argument."""
+        read_args(config)
+
     def command(self, config: Path, executable: Path, setting: Setting) -> Command:
         """Return the command with our values filled in."""
         return Command(argv=[str(executable), *filled(read_args(config)[1:], setting)], env=OFFLINE, cwd=setting.out)

@@ -1,7 +1,7 @@
 """inference-perf: a YAML file of which three values are ours, and a summary in seconds.
 
 Overwritten: server.base_url, tokenizer.pretrained_model_name_or_path, storage.local_storage.path (and the
-other stores are not touched). Everything else stays as it is written, comments included. Read back:
+other stores are not touched). Everything else stays as it is written, byte for byte. Read back:
 summary_lifecycle_metrics.json. Left out: its per-request file.
 """
 
@@ -10,15 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
-from ruamel.yaml.error import YAMLError
 
-from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.errors import BrokenRun
 from loadproof.reported import Distribution, Reported
 from loadproof.tools.base import OFFLINE, Command, Setting
 from loadproof.tools.environments import executable_of, own_build
 from loadproof.tools.lockfile import read_lock
+from loadproof.tools.verbatim_yaml import with_values
 
 NAME = "inference-perf"
 OWN_BUILD = "LOADPROOF_INFERENCE_PERF"
@@ -86,23 +84,15 @@ class InferencePerf:
         """Return the pinned version; an own build's is its own."""
         return "own build" if own_build(OWN_BUILD) else read_lock(NAME).version
 
+    def check(self, config: Path) -> None:
+        """Raise UsageProblem where our three values cannot be put into the file."""
+        _with_ours(config, "", Path(), Path())
+
     def command(self, config: Path, executable: Path, setting: Setting) -> Command:
         """Write the configuration with our three values into `setting.out` and return the command."""
-        yaml = YAML()
-        yaml.preserve_quotes = True
-        yaml.width = 4096
-        try:
-            document = yaml.load(config.read_text())
-        except YAMLError as error:
-            raise UsageProblem(f"{config}: is not valid YAML: {error}") from error
-        if not isinstance(document, CommentedMap):
-            raise UsageProblem(f"{config}: must be a mapping, as `inference-perf --config_file` wants it")
-        _put(document, ("server", "base_url"), setting.base_url, config)
-        _put(document, ("tokenizer", "pretrained_model_name_or_path"), str(setting.tokenizer), config)
-        _put(document, ("storage", "local_storage", "path"), str(setting.out / "reports"), config)
         written = setting.out / config.name
-        with written.open("w") as file:
-            yaml.dump(document, file)
+        text = _with_ours(config, setting.base_url, setting.tokenizer, setting.out / "reports")
+        written.write_text(text, newline="")
         return Command(argv=[str(executable), "--config_file", str(written)], env=OFFLINE, cwd=setting.out)
 
     def claims(self, out: Path) -> Reported | None:
@@ -112,18 +102,18 @@ class InferencePerf:
             return None
         try:
             summary = msgspec.json.decode(path.read_bytes(), type=_Summary)
-        except msgspec.DecodeError as error:
-            raise BrokenRun(f"{path}: cannot be read as this version's summary: {error}") from error
+        except (OSError, msgspec.DecodeError) as error:
+            raise BrokenRun(f"{path}: cannot be read as the summary of {NAME} {read_lock(NAME).version}: {error}; "
+                            "an own build may write another form") from error  # fmt: skip
         return _reported(summary)
 
 
-def _put(document: CommentedMap, keys: tuple[str, ...], value: str, config: Path) -> None:
-    place = document
-    for key in keys[:-1]:
-        place = place.setdefault(key, CommentedMap())
-        if not isinstance(place, CommentedMap):
-            raise UsageProblem(f"{config}: {key} must be a mapping that holds {keys[-1]}")
-    place[keys[-1]] = value
+def _with_ours(config: Path, base_url: str, tokenizer: Path, reports: Path) -> str:
+    return with_values(config, {
+        ("server", "base_url"): base_url,
+        ("tokenizer", "pretrained_model_name_or_path"): str(tokenizer),
+        ("storage", "local_storage", "path"): str(reports),
+    })  # fmt: skip
 
 
 def _reported(summary: _Summary) -> Reported:

@@ -29,6 +29,10 @@ class Metronome:
         """Return our own version."""
         return __version__
 
+    def check(self, config: Path) -> None:
+        """Raise UsageProblem for a file without an argument; wrong ones are told by the sender itself."""
+        read_args(config)
+
     def command(self, config: Path, executable: Path, setting: Setting) -> Command:
         """Return the command: the file's arguments, then where, what and with which seed."""
         ours = ["--base-url", setting.base_url, "--model", setting.model, "--out", str(setting.out)]

@@ -19,7 +19,7 @@ EXPECTED = """\
 why: a small load for the reference sender
 absorber: {{ttft_s: 0.06, itl_s: 0.01}}
 workload:
-  num_requests: 120
+  num_requests: 240
   prompt_tokens: 32
   max_tokens: 5
   stream: {stream}
@@ -59,7 +59,7 @@ def make_case(
     declared = f"{{{arrival}leading_extra_requests: {leading}}}"
     text = EXPECTED.format(load=described, declared=declared, api=api, stream=str(stream).lower())
     (folder / "expected.yaml").write_text(text)
-    size = ["--num-requests", "120", "--prompt-tokens", "32", "--max-tokens", "5", "--api", api]
+    size = ["--num-requests", "240", "--prompt-tokens", "32", "--max-tokens", "5", "--api", api]
     (folder / "metronome.args").write_text("\n".join([*arguments, *size, *extra]))
     return folder
 
@@ -77,7 +77,7 @@ def counted_outcome(run: StoredRun) -> Outcome:
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_sender_fails_the_right_check_alone(kind: str, loadproof_runs: Runs, tmp_path: Path) -> None:
     load, checks = WRONG[kind]
-    case = make_case(tmp_path / "wrong", load, "--wrong", kind)
+    case = make_case(tmp_path / f"wrong-{kind}", load, "--wrong", kind)
     run = loadproof_runs.clearly(case, "metronome", counted_outcome)
     assert failed(run) == checks
 
@@ -95,7 +95,8 @@ def test_its_honest_twin_passes(
     load: tuple[str, list[str]], api: str, stream: bool, loadproof_runs: Runs, tmp_path: Path
 ) -> None:
     extra = () if stream else ("--no-stream",)
-    case = make_case(tmp_path / "honest", load, *extra, api=api, stream=stream)
+    name = f"honest-{'rate' if load is RATE_LOAD else 'slots'}-{api}"
+    case = make_case(tmp_path / name, load, *extra, api=api, stream=stream)
     run = loadproof_runs.clearly(case, "metronome", counted_outcome)
     assert failed(run) == set()
     assert run.judgement.verdict.outcome is Outcome.PASS

@@ -1,0 +1,173 @@
+"""Are all questions asked, allowances kept to what they may touch, and findings merged by the stated order?"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+import loadproof
+from loadproof.checks.claims import beside, required_but_not_judged
+from loadproof.checks.every import CHECKS, MAY_BE_ALLOWED, check_allowances
+from loadproof.errors import Exit, UsageProblem
+from loadproof.load.truth import DEFINITIONS, truth
+from loadproof.reported import UNITS, Distribution, Reported, numbers
+from loadproof.tools.names import TOOL_FILES
+from loadproof.verdict import EXIT_CODES, Finding, Outcome, merge, verdict_of
+from tests.unit.forge import ask, case, changed, closed_case, closed_loop, constant, journal, rate_case, without
+
+N = 100
+EVEN = journal(constant(N, 20))
+BECAUSE = "it is known"
+
+
+def allowing(*checks: str) -> dict[str, object]:
+    return {"allowances": [{"check": check, "because": BECAUSE} for check in checks]}
+
+
+def test_findings_come_in_the_order_of_the_checks_and_only_from_them() -> None:
+    of_rate = ask(rate_case(N, 20, "constant"), EVEN, tool_ended_s=60)
+    of_loop = ask(closed_case(N, 4), journal(closed_loop(N, 4)), tool_ended_s=60)
+    for found in (of_rate, of_loop):
+        rooms = [name for name, _ in itertools.groupby(name.partition(".")[0] for name in found)]
+        assert rooms == [room for room in CHECKS if room in rooms]
+    assert set(of_rate) | set(of_loop) >= set(MAY_BE_ALLOWED)
+
+
+def test_every_finding_but_count_and_instrument_may_be_allowed() -> None:
+    found = ask(rate_case(N, 20, "constant"), EVEN) | ask(closed_case(N, 4), journal(closed_loop(N, 4)))
+    judged = {name for name in found if name.partition(".")[0] not in {"count", "instrument"}}
+    assert set(MAY_BE_ALLOWED) == judged
+
+
+def test_an_allowed_failure_is_shown_and_does_not_count() -> None:
+    slow = journal(constant(N, 18))
+    plain = ask(rate_case(N, 20, "constant"), slow)
+    allowed = ask(rate_case(N, 20, "constant", **allowing("rate.mean")), slow)
+    assert verdict_of("c", "t", plain.values()).outcome is Outcome.FAIL
+    assert verdict_of("c", "t", allowed.values()).outcome is Outcome.PASS
+    finding = allowed["rate.mean"]
+    assert (finding.outcome, finding.counted, finding.allowed_because) == (Outcome.FAIL, False, BECAUSE)
+    assert finding.measured == plain["rate.mean"].measured
+
+
+def test_an_allowance_touches_its_own_check_and_only_failures() -> None:
+    both = changed(journal(constant(N, 18)), 3, max_tokens=15)
+    allowed = ask(rate_case(N, 20, "constant", **allowing("rate.mean")), both)
+    assert verdict_of("c", "t", allowed.values()).outcome is Outcome.FAIL
+    right = ask(rate_case(N, 20, "constant", **allowing("rate.mean")), EVEN)["rate.mean"]
+    assert (right.counted, right.allowed_because) == (True, "")
+    short = ask(rate_case(40, 20, "constant", **allowing("rate.mean")), journal(constant(40, 18)))["rate.mean"]
+    assert (short.outcome, short.counted, short.allowed_because) == (Outcome.UNCLEAR, True, "")
+
+
+@pytest.mark.parametrize("check", ["count", "count.requests", " Count.unique"])
+def test_a_count_can_never_be_allowed(check: str) -> None:
+    with pytest.raises(ValidationError, match="never allowed"):
+        rate_case(N, 20, "constant", **allowing(check))
+    smuggled = rate_case(N, 20, "constant", **allowing("rate.mean"))
+    allowance = smuggled.expected.tools["command"].allowances[0].model_copy(update={"check": "count.requests"})
+    declared = smuggled.expected.tools["command"].model_copy(update={"allowances": (allowance,)})
+    expected = smuggled.expected.model_copy(update={"tools": {"command": declared}})
+    with pytest.raises(UsageProblem, match=r"no check 'count\.requests'"):
+        check_allowances(type(smuggled)(name="c", folder=Path("c"), expected=expected))
+
+
+@pytest.mark.parametrize(("check", "hint"), [("rate.meen", "rate.mean"), ("instrument.clock", "known are"), ("x", "")])
+def test_an_unknown_check_is_a_usage_problem_with_a_hint(check: str, hint: str) -> None:
+    with pytest.raises(UsageProblem) as raised:
+        check_allowances(rate_case(N, 20, "constant", **allowing(check)))
+    assert raised.value.exit_code == Exit.USAGE
+    assert f"forged: tools.command.allowances: no check '{check}'" in str(raised.value)
+    assert hint in str(raised.value)
+
+
+def test_every_name_that_may_be_allowed_is_accepted() -> None:
+    check_allowances(rate_case(N, 20, "constant", **allowing(*MAY_BE_ALLOWED)))
+    with pytest.raises(UsageProblem):
+        check_allowances(rate_case(N, 20, "constant", **allowing(*MAY_BE_ALLOWED, "nothing")))
+
+
+ORDER = [Outcome.BROKEN, Outcome.FAIL, Outcome.UNCLEAR, Outcome.UNSUPPORTED, Outcome.PASS]
+
+
+def test_the_stronger_outcome_wins_in_any_order() -> None:
+    for chosen in itertools.chain.from_iterable(itertools.permutations(ORDER, k) for k in range(1, 6)):
+        assert merge(chosen) is min(chosen, key=ORDER.index)
+
+
+def test_nothing_found_is_broken() -> None:
+    assert merge([]) is Outcome.BROKEN
+    assert verdict_of("c", "t", ()).outcome is Outcome.BROKEN
+    shown = Finding(check="x", requirement="r", expected="1", measured="1", outcome=Outcome.PASS, n=1, counted=False)
+    assert verdict_of("c", "t", (shown,)).outcome is Outcome.BROKEN
+
+
+def test_exit_codes_are_those_of_the_design() -> None:
+    assert [int(EXIT_CODES[outcome]) for outcome in ORDER] == [3, 1, 2, 0, 0]
+
+
+def test_the_verdict_counts_every_finding() -> None:
+    found = ask(rate_case(N, 20, "constant"), without(EVEN, 5))
+    verdict = verdict_of("c", "t", found.values())
+    assert verdict.outcome is Outcome.FAIL
+    assert (verdict.counts["fail"], sum(verdict.counts.values())) == (1, len(found))
+
+
+def test_the_same_journal_gives_the_same_findings() -> None:
+    odd = changed(changed(EVEN, 3, max_tokens=15), 4, max_tokens=17)
+    assert ask(rate_case(N, 20, "constant"), odd) == ask(rate_case(N, 20, "constant"), odd)
+
+
+def test_an_empty_journal_never_passes() -> None:
+    for of in (rate_case(N, 20, "poisson"), closed_case(N, 4), case({"mode": "rate", "rate": 1}, arrival="constant")):
+        found = ask(of, journal([]), tool_ended_s=1.0)
+        assert {name for name, finding in found.items() if finding.outcome is Outcome.PASS} == {"instrument.clock"}
+        assert verdict_of("c", "t", found.values()).outcome is Outcome.FAIL
+
+
+def test_no_check_and_no_measurement_knows_a_tool() -> None:
+    package = Path(loadproof.__file__).parent
+    sources = [*package.glob("load/*.py"), *package.glob("checks/*.py")]
+    assert len(sources) > 15
+    for source in sources:
+        text = source.read_text(encoding="utf-8").lower()
+        names = set(TOOL_FILES) - {"command", "metronome"} | {"inference_perf", "genai_bench", "inference_endpoint"}
+        assert not [name for name in names if name in text], source
+
+
+def test_each_check_says_what_it_cannot_see() -> None:
+    package = Path(loadproof.__file__).parent
+    for check in CHECKS:
+        told = (package / "checks" / f"{check}.py").read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0]
+        told = " ".join(told.split())
+        assert told.startswith(f"{check}: "), check
+        for part in ("hypothesis", "Cannot see", "from"):
+            assert part in told, (check, part)
+
+
+def test_claims_stand_beside_the_same_quantity_of_the_journal() -> None:
+    own = truth(EVEN)
+    claimed = Reported(completed=99, abandoned=1, ttft_s=Distribution(mean=0.11, p99=0.2))
+    claims = {claim.quantity: claim for claim in beside(claimed, own)}
+    assert set(claims) == {"completed", "abandoned", "ttft_s.mean", "ttft_s.p99"}
+    assert (claims["completed"].claimed, claims["completed"].truth) == (99, N)
+    assert claims["abandoned"].truth is None
+    mean = claims["ttft_s.mean"].truth
+    assert mean is not None
+    assert math.isclose(mean, 0.1)
+    assert (claims["ttft_s.mean"].unit, claims["ttft_s.mean"].definition) == ("s", DEFINITIONS["ttft_s"])
+
+
+def test_every_number_of_the_truth_has_a_definition_and_a_unit() -> None:
+    named = {name.partition(".")[0] for name in numbers(truth(EVEN))}
+    assert named == set(DEFINITIONS)
+    assert named < set(UNITS)
+
+
+def test_required_claims_are_unsupported_and_not_a_silent_pass() -> None:
+    finding = required_but_not_judged(beside(Reported(completed=N), truth(EVEN)))
+    assert (finding.outcome, finding.n, finding.counted) == (Outcome.UNSUPPORTED, 1, True)

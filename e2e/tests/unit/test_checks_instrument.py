@@ -1,0 +1,167 @@
+"""Does a late absorber turn exactly those failures into unclear that rest on its writes, and never a pass?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loadproof.case import Case
+from loadproof.journal import Journal
+from loadproof.verdict import Finding, Outcome, verdict_of
+from tests.unit.forge import (
+    ask,
+    case,
+    changed,
+    closed_case,
+    closed_loop,
+    constant,
+    journal,
+    nanoseconds,
+    rate_case,
+    without,
+)
+
+N, C, RATE = 240, 8, 20.0
+PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.UNCLEAR
+LOOP = closed_loop(N, C, turnaround_s=0.003)
+SEVEN = closed_loop(N, C - 1, turnaround_s=0.003)
+EVEN = constant(N, RATE)
+SLOW = constant(N, RATE * 0.9)
+
+
+def one_late(late_s: float, *, n: int = N, shares: int = 1) -> np.ndarray:
+    """Lateness per request: `shares` requests late, in the middle."""
+    late = np.zeros(n)
+    late[100 : 100 + shares] = late_s
+    return late
+
+
+def lateness(forged: Journal, asked: Case | None = None) -> Finding:
+    return ask(asked or rate_case(N, RATE, "constant"), forged)["instrument.lateness"]
+
+
+@pytest.mark.parametrize(("itl_s", "bound_s"), [(0.01, 0.001), (0.02, 0.001), (0.04, 0.002), (0.0, 0.001)])
+def test_late_is_p99_above_a_millisecond_or_5_percent_of_the_interval(itl_s: float, bound_s: float) -> None:
+    on_time = lateness(journal(EVEN, late_s=bound_s, itl_s=itl_s))
+    late = lateness(journal(EVEN, late_s=bound_s + 1e-6, itl_s=itl_s))
+    assert (on_time.outcome, late.outcome) == (PASS, UNCLEAR)
+    assert on_time.expected == f"p99 <= {bound_s * 1e3:.1f} ms"
+    assert (on_time.n, on_time.detail, late.counted) == (N * 16, "", False)
+
+
+def test_the_shown_lateness_is_that_of_the_chunks() -> None:
+    shown = lateness(journal(EVEN, late_s=one_late(0.05, shares=24))).measured
+    assert shown == "0.00, 50.00, 50.0 ms"
+
+
+def test_a_hundredth_late_is_not_late_and_two_hundredths_are() -> None:
+    assert lateness(journal(EVEN, late_s=one_late(0.05, shares=2))).outcome is PASS
+    assert lateness(journal(EVEN, late_s=one_late(0.05, shares=5))).outcome is UNCLEAR
+
+
+def test_a_slow_client_is_not_our_lateness() -> None:
+    slow = journal(EVEN, late_s=one_late(0.05, shares=24))
+    for row in range(100, 124):
+        slow = changed(slow, row, blocked_ns=1)
+    assert lateness(slow).outcome is PASS
+    assert lateness(slow).n == (N - 24) * 16
+
+
+@pytest.mark.parametrize(("lag_s", "rows", "outcome"), [(0.0051, 3, UNCLEAR), (0.0049, 9, PASS), (0.0051, 2, PASS)])
+def test_late_reads_count_where_the_kernel_stamped(lag_s: float, rows: int, outcome: Outcome) -> None:
+    stamped = journal(EVEN, kernel=True)
+    for row in range(rows):
+        arrival = stamped.table["arrival_ns"][row].as_py()
+        stamped = changed(stamped, row, read_ns=arrival + int(nanoseconds(lag_s)))
+    assert lateness(stamped).outcome is outcome
+    if outcome is UNCLEAR:
+        assert "1.2% of its reads" in lateness(stamped).detail
+
+
+def test_without_a_chunk_nothing_is_known_and_it_is_not_called_late() -> None:
+    found = lateness(journal([]))
+    assert (found.outcome, found.n) == (UNCLEAR, 0)
+    assert "busy" not in found.detail
+
+
+@pytest.mark.parametrize(("jump_s", "outcome"), [(0.001, PASS), (-0.001, PASS), (0.0011, UNCLEAR), (-0.0011, UNCLEAR)])
+def test_a_clock_jump_above_a_millisecond_makes_the_run_unclear(jump_s: float, outcome: Outcome) -> None:
+    found = ask(rate_case(N, RATE, "constant"), journal(EVEN, clock_jump_s=jump_s))
+    clock = found["instrument.clock"]
+    assert (clock.outcome, clock.counted) == (outcome, True)
+    assert verdict_of("c", "t", found.values()).outcome is outcome
+
+
+def test_late_turns_a_failed_concurrency_into_unclear_with_its_reason() -> None:
+    punctual = ask(closed_case(N, C), journal(SEVEN))
+    late = ask(closed_case(N, C), journal(SEVEN, late_s=one_late(0.002, shares=24)))
+    assert (punctual["concurrency.slots"].outcome, late["concurrency.slots"].outcome) == (FAIL, UNCLEAR)
+    assert "would fail" in late["concurrency.slots"].detail
+    assert punctual["concurrency.slots"].detail in late["concurrency.slots"].detail
+    assert late["concurrency.slots"].measured == "7"
+
+
+def test_a_clock_jump_alone_turns_a_failed_concurrency_into_unclear() -> None:
+    assert ask(closed_case(N, C), journal(SEVEN, clock_jump_s=0.001))["concurrency.slots"].outcome is FAIL
+    assert ask(closed_case(N, C), journal(SEVEN, clock_jump_s=0.0011))["concurrency.slots"].outcome is UNCLEAR
+
+
+def test_late_leaves_a_pass_a_pass_and_the_verdict_clean() -> None:
+    found = ask(closed_case(N, C), journal(LOOP, late_s=one_late(0.002, shares=24)))
+    assert {found[f"concurrency.{name}"].outcome for name in ("slots", "refill", "ramp")} == {PASS}
+    assert found["instrument.lateness"].outcome is UNCLEAR
+    assert verdict_of("c", "t", found.values()).outcome is PASS
+
+
+def test_late_leaves_count_and_payload_their_fail() -> None:
+    late = journal(LOOP, late_s=0.5, clock_jump_s=1.0)
+    found = ask(closed_case(N, C), without(changed(late, 7, max_tokens=15), 100))
+    assert found["count.requests"].outcome is FAIL
+    assert found["payload.max_tokens"].outcome is FAIL
+    assert verdict_of("c", "t", found.values()).outcome is FAIL
+
+
+def rate_outcome(forged: Journal, asked: Case | None = None) -> Outcome:
+    return ask(asked or rate_case(N, RATE, "constant"), forged)["rate.mean"].outcome
+
+
+def test_a_wrong_rate_keeps_its_fail_when_only_chunks_were_late() -> None:
+    assert rate_outcome(journal(SLOW)) is FAIL
+    assert rate_outcome(journal(SLOW, late_s=0.05)) is FAIL
+
+
+def test_a_wrong_rate_is_unclear_when_the_clock_jumped_and_a_right_one_passes() -> None:
+    assert rate_outcome(journal(SLOW, clock_jump_s=0.0011)) is UNCLEAR
+    assert rate_outcome(journal(EVEN, clock_jump_s=0.0011)) is PASS
+    assert rate_outcome(journal(SLOW, clock_jump_s=0.001)) is FAIL
+
+
+def test_a_wrong_rate_is_unclear_when_our_own_stamps_stood_still_for_a_hundredth_of_the_span() -> None:
+    span = SLOW[-1] - SLOW[0]
+    just_less, just_more = one_late(0.0099 * span), one_late(0.0101 * span)
+    assert rate_outcome(journal(SLOW, late_s=just_less)) is FAIL
+    assert rate_outcome(journal(SLOW, late_s=just_more)) is UNCLEAR
+    assert rate_outcome(journal(EVEN, late_s=just_more)) is PASS
+    assert rate_outcome(journal(SLOW, late_s=just_more, kernel=True)) is FAIL
+
+
+@pytest.mark.parametrize(("fell_back", "outcome"), [(1, FAIL), (3, UNCLEAR)])
+def test_up_to_a_hundredth_of_the_stamps_may_fall_back(fell_back: int, outcome: Outcome) -> None:
+    stamped = journal(SLOW, late_s=one_late(0.5), kernel=True)
+    for row in range(fell_back):
+        stamped = changed(stamped, row, arrival_kernel=False)
+    assert rate_outcome(stamped) is outcome
+
+
+def test_a_standstill_of_seconds_is_one_in_a_long_span_too() -> None:
+    long = constant(N, 0.5)  # 478 s
+    asked = rate_case(N, 1.0, "constant")
+    assert rate_outcome(journal(long, late_s=one_late(10.0)), asked) is UNCLEAR
+    assert rate_outcome(journal(long, late_s=one_late(4.0)), asked) is FAIL
+
+
+def test_a_rate_with_a_cap_rests_on_our_writes() -> None:
+    capped = case({"mode": "rate", "rate": RATE, "cap": 4}, workload={"num_requests": N}, arrival="constant")
+    assert rate_outcome(journal(SLOW), capped) is FAIL
+    assert rate_outcome(journal(SLOW, late_s=0.05), capped) is UNCLEAR
+    assert rate_outcome(journal(EVEN, late_s=0.05), capped) is PASS

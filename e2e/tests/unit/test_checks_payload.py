@@ -1,0 +1,100 @@
+"""Does one wrong request of n fail the payload finding that it is about, and no other?"""
+
+from __future__ import annotations
+
+import pytest
+
+from loadproof.case import Case
+from loadproof.verdict import Outcome
+from tests.unit.forge import MODEL, ask, case, changed, constant, journal
+
+N = 60
+FIELDS = ("path", "model", "stream", "ignore_eos", "max_tokens", "prompt_tokens")
+FORGED = journal(constant(N, 20))
+
+
+def asked(workload: dict[str, object] | None = None, **declared: object) -> Case:
+    changes: dict[str, object] = {"num_requests": N} | (workload or {})
+    return case({"mode": "rate", "rate": 20}, workload=changes, arrival="constant", **declared)
+
+
+def failed(of: Case, cells: dict[str, object], row: int = 30) -> set[str]:
+    found = ask(of, changed(FORGED, row, **cells))
+    return {field for field in FIELDS if found[f"payload.{field}"].outcome is Outcome.FAIL}
+
+
+def test_requests_as_asked_pass_every_finding() -> None:
+    found = ask(asked(), FORGED)
+    assert {found[f"payload.{field}"].outcome for field in FIELDS} == {Outcome.PASS}
+    assert found["payload.prompt_tokens"].measured == "127 x 60"
+
+
+@pytest.mark.parametrize("row", [0, 30, N - 1])
+@pytest.mark.parametrize(
+    ("field", "cells", "measured"),
+    [
+        ("path", {"path": "/v1/chat/completions"}, "/v1/completions x 59, /v1/chat/completions x 1"),
+        ("model", {"model": "another"}, f"{MODEL} x 59, another x 1"),
+        ("model", {"model": None}, f"{MODEL} x 59, none x 1"),
+        ("stream", {"stream": False}, "true x 59, false x 1"),
+        ("stream", {"stream": None}, "true x 59, false x 1"),
+        ("ignore_eos", {"ignore_eos": False}, "true x 59, false x 1"),
+        ("ignore_eos", {"ignore_eos": None}, "true x 59, false x 1"),
+        ("max_tokens", {"max_tokens": 15}, "16 x 59, 15 x 1"),
+        ("max_tokens", {"max_tokens": 17}, "16 x 59, 17 x 1"),
+        ("max_tokens", {"max_tokens": None}, "16 x 59, none x 1"),
+        ("prompt_tokens", {"bare_prompt_tokens": 126}, "127 x 59, 126 x 1"),
+        ("prompt_tokens", {"bare_prompt_tokens": 128}, "127 x 59, 128 x 1"),
+        ("prompt_tokens", {"bare_prompt_tokens": None}, "127 x 59, none x 1"),
+    ],
+)
+def test_one_wrong_request_fails_its_own_finding_alone(
+    field: str, cells: dict[str, object], measured: str, row: int
+) -> None:
+    assert failed(asked(), cells, row) == {field}
+    found = ask(asked(), changed(FORGED, row, **cells))[f"payload.{field}"]
+    # the order of equal counts is that of arrival
+    assert (sorted(found.measured.split(", ")), found.n) == (sorted(measured.split(", ")), N)
+
+
+def test_an_unreadable_body_fails_everything_that_a_body_says() -> None:
+    nothing = dict.fromkeys(("model", "stream", "ignore_eos", "max_tokens", "bare_prompt_tokens"))
+    assert failed(asked(), dict(nothing)) == set(FIELDS) - {"path"}
+
+
+def test_false_is_what_a_missing_flag_means() -> None:
+    off = asked({"stream": False, "ignore_eos": False})
+    plain = FORGED
+    for row in range(N):
+        plain = changed(plain, row, stream=None if row % 2 else False, ignore_eos=None if row % 3 else False)
+    found = ask(off, plain)
+    assert {found["payload.stream"].outcome, found["payload.ignore_eos"].outcome} == {Outcome.PASS}
+    assert ask(off, changed(plain, 7, stream=True))["payload.stream"].outcome is Outcome.FAIL
+    assert ask(off, changed(plain, 7, ignore_eos=True))["payload.ignore_eos"].outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(("bos", "right"), [(0, 128), (1, 127), (2, 126)])
+def test_prompt_tokens_follow_the_declared_convention(bos: int, right: int) -> None:
+    declared = {"bos": bos, "template_tokens": 9}  # the template's tokens are only in `usage`
+    of = asked({"prompt_tokens": 128}, prompt_extra=declared)
+    found = ask(of, FORGED)["payload.prompt_tokens"]
+    assert found.outcome is (Outcome.PASS if right == 127 else Outcome.FAIL)
+    assert found.expected == f"{right} x {N}"
+    assert found.requirement == f"bare text: prompt_tokens - {bos} BOS"
+
+
+def test_chat_is_asked_at_its_own_path() -> None:
+    found = ask(asked({"api": "chat"}), FORGED)["payload.path"]
+    assert (found.outcome, found.expected) == (Outcome.FAIL, "/v1/chat/completions x 60")
+
+
+def test_a_leading_extra_is_not_judged() -> None:
+    odd: dict[str, object] = {"max_tokens": 1}
+    assert failed(asked({"num_requests": N - 1}, leading_extra_requests=1), odd, row=0) == set()
+    assert failed(asked({"num_requests": N - 1}, leading_extra_requests=1), odd, row=1) == {"max_tokens"}
+
+
+def test_of_an_empty_journal_nothing_is_said() -> None:
+    found = ask(asked(), journal([]))
+    assert {found[f"payload.{field}"].outcome for field in FIELDS} == {Outcome.UNCLEAR}
+    assert all("no request arrived" in found[f"payload.{field}"].detail for field in FIELDS)

@@ -1,0 +1,216 @@
+"""Does the rate fail just outside its bound, on both sides and for every law, and stay silent on honest senders?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from loadproof.arrival import Arrival
+from loadproof.checks import stats
+from loadproof.checks.rate import _rate
+from loadproof.verdict import Finding, Outcome
+from tests.unit import forge
+from tests.unit.forge import Seconds, ask, case, journal, rate_case
+
+RATE, N = 40.0, 600
+LAWS = ["constant", "fixed-span", "poisson", "gamma(0.5)", "gamma(4)"]
+
+
+def judged(times: Seconds, arrival: str, *, rate: float = RATE, **declared: object) -> Finding:
+    return ask(rate_case(len(times), rate, arrival, **declared), journal(times, tokens=1))["rate.mean"]
+
+
+def judged_bare(times: Seconds, rate: float) -> Finding:
+    """The finding over many or long runs, without their journals."""
+    return _rate(times, rate, Arrival.parse("poisson"))
+
+
+def at(deviation: float, *, n: int = N, rate: float = RATE, seed: int = 5) -> Seconds:
+    """Exponential gaps whose end-point rate deviates by exactly this much."""
+    times = np.cumsum(np.random.default_rng(seed).exponential(1.0, n))
+    times = (times - times[0]) / (times[-1] - times[0])
+    return np.asarray(times * (n - 1) / (rate * (1 + deviation)))
+
+
+def spaced(deviation: float, *, n: int = N, rate: float = RATE) -> Seconds:
+    return forge.constant(n, rate * (1 + deviation))
+
+
+def visible(finding: Finding) -> tuple[float, float]:
+    match = re.fullmatch(r"(-[\d.]+)%/\+([\d.]+|inf)%", finding.smallest_deviation)
+    assert match, finding.smallest_deviation
+    return float(match[1]) / 100, float(match[2]) / 100
+
+
+@pytest.mark.parametrize(("n", "bound"), [(80, 0.025), (100, 0.02), (200, 0.01), (601, 0.01)])
+@pytest.mark.parametrize("side", [-1, 1])
+def test_constant_is_bounded_by_1_percent_or_2_over_n(n: int, bound: float, side: int) -> None:
+    inside, outside = spaced(side * (bound - 0.0005), n=n), spaced(side * (bound + 0.0005), n=n)
+    assert judged(inside, "constant").outcome is Outcome.PASS
+    found = judged(outside, "constant")
+    assert found.outcome is Outcome.FAIL
+    assert found.smallest_deviation == f"-{bound:.1%}/+{bound:.1%}"
+    assert found.measured.endswith(f"({side * (bound + 0.0005):+.2%})")
+
+
+@pytest.mark.parametrize(("n", "rate", "low", "high"), [(600, 40, -0.0183333, 0.0566667), (200, 20, -0.025, 0.12)])
+def test_fixed_span_is_bounded_as_its_law_and_a_late_first_send_say(
+    n: int, rate: float, low: float, high: float
+) -> None:
+    for edge, inward in ((low, 1), (high, -1)):
+        inside, outside = at(edge + inward * 1e-5, n=n, rate=rate), at(edge - inward * 1e-5, n=n, rate=rate)
+        assert judged(inside, "fixed-span", rate=rate).outcome is Outcome.PASS
+        assert judged(outside, "fixed-span", rate=rate).outcome is Outcome.FAIL
+    assert visible(judged(at(0, n=n, rate=rate), "fixed-span", rate=rate)) == pytest.approx((low, high), abs=0.0005)
+
+
+@pytest.mark.parametrize(("arrival", "shape"), [("poisson", 1.0), ("gamma(0.5)", 0.5), ("gamma(4)", 4.0)])
+@pytest.mark.parametrize("n", [100, 600, 20_000])
+def test_random_arrivals_fail_where_the_exact_interval_with_lateness_ends(arrival: str, shape: float, n: int) -> None:
+    freedom = 2 * shape * (n - 1)
+    # 2 a r S is chi-squared; an honest first send is up to 0.3 s late, a pause takes up to 0.1 s
+    longest = chi2.isf(5e-7, freedom) / (2 * shape * RATE) + 0.1
+    shortest = chi2.ppf(5e-7, freedom) / (2 * shape * RATE) - 0.4
+    for span, outward in ((longest, 1.0001), (shortest, 0.9999)):
+        outside, inside = ((n - 1) / (span * k) / RATE - 1 for k in (outward, 1 / outward))
+        assert judged(at(inside, n=n), arrival).outcome is Outcome.PASS
+        found = judged(at(outside, n=n), arrival)
+        assert (found.outcome, "interval" in found.detail) == (Outcome.FAIL, True)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_significant_but_below_the_floor_passes(side: int) -> None:
+    n, rate = 2_000_000, 1e4
+    times = np.arange(n) / (rate * (1 + side * 0.0095))
+    gap = stats.honest_rate_interval(n - 1, float(times[-1]))
+    assert rate not in gap  # the law alone would fail it
+    assert judged_bare(times, rate).outcome is Outcome.PASS
+    assert judged_bare(np.arange(n) / (rate * (1 + side * 0.0105)), rate).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("arrival", LAWS)
+@pytest.mark.parametrize("n", [100, 200, 600, 5000])
+def test_just_outside_the_printed_smallest_deviation_always_fails(arrival: str, n: int) -> None:
+    rate = 10.0
+    make = spaced if arrival == "constant" else at
+    right = judged(make(0.0, n=n, rate=rate), arrival, rate=rate)
+    assert right.outcome is Outcome.PASS
+    for edge in visible(right):
+        wrong = edge + (0.001 if edge > 0 else -0.001)
+        assert judged(make(wrong, n=n, rate=rate), arrival, rate=rate).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_sender_at_the_printed_smallest_deviation_is_seen_9_times_in_10(side: int) -> None:
+    rng = np.random.default_rng(20)
+    ratio = 1 + visible(judged(at(0), "poisson"))[side]
+    # the lateness that the bound allows is 0.4 s; this sender is punctual, so it is seen a little more often
+    failed = sum(judged_bare(forge.poisson(N, RATE * ratio, rng), RATE).outcome is Outcome.FAIL for _ in range(200))
+    assert failed > 180 - 3 * 4.3
+
+
+@pytest.mark.parametrize("arrival", LAWS)
+def test_honest_senders_with_the_usual_noise_raise_no_alarm(arrival: str) -> None:
+    rng = np.random.default_rng(1234)
+    make: dict[str, Callable[[int, float], Seconds]] = {
+        "constant": forge.constant,
+        "fixed-span": lambda n, r: forge.fixed_span(n, r, rng),
+        "poisson": lambda n, r: forge.poisson(n, r, rng),
+        "gamma(0.5)": lambda n, r: forge.gamma(n, r, 0.5, rng),
+        "gamma(4)": lambda n, r: forge.gamma(n, r, 4.0, rng),
+    }
+    sizes = [(200, 20.0), (600, 40.0), (5000, 1000.0), (3000, 200.0)]
+    for run in range(48):
+        n, rate = sizes[run % 4]
+        times = forge.sent(make[arrival](n, rate), rng, pauses_per_s=(0.05, 0.3, 1.0)[run % 3])
+        found = judged(times, arrival, rate=rate)
+        assert found.outcome is Outcome.PASS, (run, found)
+
+
+def test_the_late_first_send_that_broke_the_bare_law_is_honest() -> None:
+    rng = np.random.default_rng(1)
+    blamed = 0
+    for _ in range(60):
+        times = forge.sent(forge.poisson(5000, 1000.0, rng), rng, late_first_s=0.3)
+        interval = stats.gamma_rate_interval(4999, float(times[-1] - times[0]))
+        blamed += 1000.0 not in interval
+        assert judged_bare(times, 1000.0).outcome is Outcome.PASS
+    assert blamed > 0
+
+
+@pytest.mark.parametrize(
+    ("arrival", "n", "rate", "enough"),
+    [
+        ("constant", 49, 20, "50 in 2.5 s"),
+        ("constant", 79, 40, "80 in 2 s"),
+        ("fixed-span", 199, 40, "200 in 5 s"),
+        ("fixed-span", 49, 5, "50 in 10 s"),
+        ("poisson", 49, 40, "50 in 1.25 s"),
+        ("poisson", 199, 200, "200 in 1 s"),
+        ("gamma(4)", 49, 40, "50 in 1.25 s"),
+        ("gamma(0.1)", 471, 40, "472 in 11.8 s"),
+        ("poisson", 0, 40, "50 in 1.25 s"),
+        ("constant", 1, 40, "80 in 2 s"),
+        ("constant", 2, 40, "80 in 2 s"),
+    ],
+)
+def test_too_little_is_unclear_and_says_what_is_enough(arrival: str, n: int, rate: float, enough: str) -> None:
+    asked = rate_case(max(1, n), rate, arrival)
+    found = ask(asked, journal(forge.constant(n, rate)))["rate.mean"]
+    assert (found.outcome, found.smallest_deviation) == (Outcome.UNCLEAR, "")
+    assert found.detail.endswith(f"; {enough} are enough")
+    size = int(enough.split(maxsplit=1)[0])
+    assert judged(forge.constant(size, rate), arrival, rate=rate).outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize("arrival", LAWS)
+def test_everything_at_one_instant_fails(arrival: str) -> None:
+    found = judged(np.zeros(N), arrival)
+    assert (found.outcome, found.measured) == (Outcome.FAIL, "inf/s (+inf%)")
+
+
+@pytest.mark.parametrize("arrival", LAWS)
+def test_far_too_slow_and_far_too_fast_fail(arrival: str) -> None:
+    assert judged(spaced(-0.9), arrival).outcome is Outcome.FAIL
+    assert judged(spaced(9.0), arrival).outcome is Outcome.FAIL
+
+
+def test_declared_leading_extras_are_not_part_of_the_rate() -> None:
+    early = np.concatenate([[0.0], 60 + forge.fixed_span(N, RATE, np.random.default_rng(2))])
+    declared = ask(rate_case(N, RATE, "fixed-span", leading_extra_requests=1), journal(early))["rate.mean"]
+    assert (declared.outcome, declared.n) == (Outcome.PASS, N)
+    assert ask(rate_case(N, RATE, "fixed-span"), journal(early))["rate.mean"].outcome is Outcome.FAIL
+
+
+def test_a_fixed_span_of_another_shape_is_unsupported() -> None:
+    found = judged(at(0.5), "fixed-span(0.5)")
+    assert (found.outcome, found.requirement) == (Outcome.UNSUPPORTED, "the asked rate (fixed-span(0.5))")
+
+
+def test_stages_with_a_rate_are_unsupported() -> None:
+    stages = [{"rate": 40, "duration_s": 5}, {"concurrency": 4, "num_requests": 100}]
+    of = case({"mode": "stages", "stages": stages}, workload={"num_requests": 300}, arrival="constant")
+    found = ask(of, journal(forge.constant(300, 40)))
+    assert (found["rate.mean"].outcome, found["concurrency.slots"].outcome) == (Outcome.UNSUPPORTED,) * 2
+
+
+def test_stages_without_a_rate_are_not_asked_for_one() -> None:
+    of = case({"mode": "stages", "stages": [{"concurrency": 4, "num_requests": 300}]}, workload={"num_requests": 300})
+    found = ask(of, journal(forge.closed_loop(300, 4)))
+    assert "rate.mean" not in found
+    assert found["concurrency.slots"].outcome is Outcome.UNSUPPORTED
+
+
+def test_a_cap_is_unsupported_beside_the_rate_and_not_a_silent_pass() -> None:
+    capped = case({"mode": "rate", "rate": RATE, "cap": 4}, workload={"num_requests": N}, arrival="constant")
+    found = ask(capped, journal(spaced(0.0)))
+    assert (found["rate.cap"].outcome, found["rate.mean"].outcome) == (Outcome.UNSUPPORTED, Outcome.PASS)
+    assert "rate.cap" not in ask(rate_case(N, RATE, "constant"), journal(spaced(0.0)))
+
+
+def test_a_closed_loop_has_no_rate() -> None:
+    assert not [n for n in ask(forge.closed_case(100, 4), journal(forge.closed_loop(100, 4))) if n.startswith("rate")]

@@ -1,0 +1,108 @@
+"""Is a run folder one run's alone, and does whatever goes wrong in judging it end as broken?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadproof.ended import Ended, Usage
+from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.host import this_host
+from loadproof.judging import judge_run
+from loadproof.run_folder import RunFolder, RunRecord, write_json
+from loadproof.verdict import Outcome
+
+EXPECTED = """\
+why: a test
+workload: {num_requests: 1, prompt_tokens: 8, max_tokens: 2, stream: false, ignore_eos: true}
+load: {mode: concurrency, concurrency: 1}
+"""
+
+
+def _ended(exit_code: int = 0, because: str = "") -> Ended:
+    return Ended(argv=["x"], exit_code=exit_code, started_ns=0, ended_ns=1_500_000_000, stopped_because=because,
+                 usage=Usage(cpu_s=0, peak_memory_bytes=0))  # fmt: skip
+
+
+def _run(path: Path, *, tool: Ended | None, absorber: Ended | None, broken: str = "") -> Path:
+    folder = RunFolder(path)
+    folder.claim()
+    folder.case.mkdir()
+    (folder.case / "expected.yaml").write_text(EXPECTED)
+    record = RunRecord(case="c", tool="command", tool_version="", loadproof_version="", python="", seed=0, git="",
+                       started_at="", host=this_host(), broken=broken, tool_ended=tool, absorber_ended=absorber,
+                       )  # fmt: skip
+    folder.write("run.json", record)
+    assert folder.read_record() == record
+    return path
+
+
+@pytest.mark.parametrize(
+    ("tool", "absorber", "broken", "says"),
+    [
+        (_ended(), _ended(), "", "journal.parquet: there is no journal"),
+        (_ended(7), _ended(), "", "command ended with exit code 7 after 1.5 s\n--- last lines of "),
+        (_ended(-15, "was too slow"), _ended(), "", "command was too slow\n--- last lines of "),
+        (_ended(0, "was too slow"), _ended(), "", "command was too slow\n"),
+        (_ended(), _ended(-9), "", "the absorber was ended by SIGKILL after 1.5 s"),
+        (None, None, "the run was interrupted", "the run was interrupted\n--- last lines of "),
+        (None, None, "", "the run did not come to its end\n"),
+        (_ended(), None, "", "the run did not come to its end\n"),
+    ],
+)
+def test_how_a_run_broke(tmp_path: Path, tool: Ended | None, absorber: Ended | None, broken: str, says: str) -> None:
+    run = _run(tmp_path / "run", tool=tool, absorber=absorber, broken=broken)
+    (run / "tool.stdout").write_text("the last words\n")
+    verdict = judge_run(run).verdict
+    assert verdict.outcome is Outcome.BROKEN
+    assert says in verdict.reason
+    assert RunFolder(run).read_verdict() == verdict
+    assert RunFolder(run).read_findings() == []
+    assert RunFolder(run).read_claims() == []
+
+
+def test_our_own_defect_is_broken_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(_path: Path) -> None:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr("loadproof.judging.read_journal", wrong)
+    verdict = judge_run(_run(tmp_path / "run", tool=_ended(), absorber=_ended())).verdict
+    assert verdict.outcome is Outcome.BROKEN
+    assert verdict.reason.startswith("this is a defect of loadproof\nTraceback")
+    assert "ZeroDivisionError: of ours" in verdict.reason
+
+
+def test_a_damaged_record_is_broken(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", tool=_ended(), absorber=_ended())
+    (run / "run.json").write_text('{"case": 1')
+    with pytest.raises(BrokenRun, match=r"run\.json: cannot be read: .*; it is damaged, or of another loadproof"):
+        judge_run(run)
+
+
+def test_of_two_runs_in_one_folder_the_second_is_refused(tmp_path: Path) -> None:
+    first, second = RunFolder(tmp_path / "a" / "run"), RunFolder(tmp_path / "a" / "run")
+    first.require_empty()
+    second.require_empty()  # neither has begun
+    first.claim()
+    (first.tool_out / "precious").touch()
+    with pytest.raises(UsageProblem, match="another run has just begun there; choose another --out"):
+        second.claim()
+    assert (first.tool_out / "precious").exists()
+    with pytest.raises(UsageProblem, match="is not an empty folder"):
+        second.require_empty()
+
+
+def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = RunFolder(tmp_path / "file" / "a" / "run")
+    with pytest.raises(UsageProblem, match=r"cannot be made, because .*/file is a file; choose another --out"):
+        folder.require_empty()
+    with pytest.raises(UsageProblem, match="cannot be made: Not a directory; choose another --out"):
+        folder.claim()
+
+
+def test_json_is_written_whole_with_sorted_keys(tmp_path: Path) -> None:
+    write_json(tmp_path / "it.json", {"b": 1, "a": "é"})
+    assert (tmp_path / "it.json").read_text() == '{\n "a": "é",\n "b": 1\n}\n'
+    assert [path.name for path in tmp_path.iterdir()] == ["it.json"]
