@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from loadproof.absorber.openai import Body, RequestRefused
+from loadproof.absorber.precedence import COUNTING, take_precedence
 from loadproof.chat_template import ChatTemplate, written
 from loadproof.tokenizer import TokenCounter
 
@@ -97,6 +98,7 @@ class CountingThread:
         self.submit(prompt_job(self._template, request, chat=chat), remember)
 
     def _run(self) -> None:
+        take_precedence(COUNTING)
         while (item := self._jobs.get()) is not None:
             job, done = item
             result: object

@@ -12,12 +12,12 @@ import os
 import resource
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from loadproof.absorber.counting import CountingThread
+from loadproof.absorber.precedence import LOOP, scheduling, take_precedence
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.server import Server, clock_offset_ns
 from loadproof.absorber.sockets import Listener
@@ -85,7 +85,7 @@ async def _serve_until(
     _allow_descriptors()
     server.metrics_text()  # whatever is slow only the first time
     _quiet_memory()
-    _take_precedence()
+    take_precedence(LOOP)
     listener.start(server.accept)
     shown = f"[{options.host}]" if ":" in options.host else options.host
     announce(Announced(url=f"http://{shown}:{listener.port}", host=options.host, port=listener.port,
@@ -124,21 +124,6 @@ def _allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _take_precedence() -> None:
-    """Let this thread run as soon as it is due, where the system lets us (root, or `ulimit -r` of at least 1).
-
-    On a machine that is shared with the tool a fair scheduler lets a wake-up wait for the other's time slice:
-    chunks were 3 to 10 ms late at p99 while a tool used 2 cores, and 0.3 to 1.3 ms with this. Threads that are
-    started from here on, and what they do, stay as they are.
-    """
-    with suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-
-
-def _scheduling() -> str:
-    return "real-time" if os.sched_getscheduler(0) & ~os.SCHED_RESET_ON_FORK == os.SCHED_RR else "ordinary"
-
-
 def _quiet_memory() -> None:
     """Collect once and never again: what a request needs has no cycles, and a collection holds the loop for ms."""
     gc.collect()
@@ -150,7 +135,7 @@ def _written(options: Options, server: Server) -> Path:
     host, boot_id = host_identity()
     metadata = Metadata(host=host, boot_id=boot_id, model=options.model, profile=options.profile.model_dump(),
                         clock_offset_ns=(server.clock_offset_ns, clock_offset_ns()),
-                        scheduling=_scheduling())  # fmt: skip
+                        scheduling=scheduling())  # fmt: skip
     try:
         return write_journal(options.journal, server.records, metadata)
     except OSError as error:

@@ -14,14 +14,22 @@ from loadproof.tools.names import TOOL_FILES
 PACKAGE = Path(loadproof.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
-# A module imports only from its own rank's package or from lower ranks; the longest matching name counts.
-RANKS = {
-    "loadproof": 0, "errors": 0, "verdict": 1, "plain_words": 1, "words": 1, "cache": 1, "data": 1, "live": 1,
-    "host": 1, "interruptible": 1, "process_tree": 1, "arrival": 2, "chat_template": 1, "record": 1, "ended": 1, "tokenizer": 2, "strict_yaml": 2, "reported": 2, "journal": 2,
-    "process": 2, "tools.names": 1, "requirements": 2, "absorber.profile": 1, "expected": 3, "case": 4,
-    "metronome": 4, "tools": 4, "absorber": 4, "simulators": 4, "load": 3, "checks": 5, "run_folder": 5,
-    "judging": 6, "bench": 7, "report": 8, "serving": 8, "data.make_tokenizer_tarball": 9, "data.make_words": 9, "plugin": 9, "cli": 9, "__main__": 10,
-}  # fmt: skip
+# A module imports only from its own room or from lower ranks; the longest matching name counts.
+BY_RANK = (
+    "loadproof errors data",
+    "verdict plain_words words cache live host chat_template record ended interruptible process_tree tools.names "
+    "absorber.profile",
+    "arrival tokenizer strict_yaml reported journal process requirements",
+    "expected load",
+    "case metronome tools absorber simulators",
+    "checks run_folder",
+    "judging",
+    "bench",
+    "report serving",
+    "plugin cli data.make_tokenizer_tarball data.make_words",
+    "__main__",
+)
+RANKS = {name: rank for rank, names in enumerate(BY_RANK) for name in names.split()}
 
 
 def name_of(path: Path) -> str:
