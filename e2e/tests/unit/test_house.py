@@ -17,8 +17,8 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 # A module imports only from its own room or from lower ranks; the longest matching name counts.
 BY_RANK = (
     "loadproof errors data",
-    "verdict plain_words words cache live host chat_template record ended interruptible process_tree tools.names "
-    "absorber.profile",
+    "verdict plain_words words cache live host chat_template record ended interruptible process_tree",
+    "tools.names absorber.profile",
     "arrival tokenizer strict_yaml reported journal process requirements",
     "expected load",
     "case metronome tools absorber simulators",
