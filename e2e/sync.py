@@ -63,7 +63,7 @@ def main() -> int:
 def wrong_system() -> str:
     """Return why this cannot work here, or nothing."""
     if sys.platform != "linux":
-        return "Linux only; on macOS and Windows use the Docker command, see README."
+        return "Linux only; on macOS and Windows run it in a Linux container, see README."
     if sys.version_info < (3, 13):  # noqa: UP036 -- a script is started by whatever Python the person has
         return f"Python 3.13 or newer is needed, and this is {sys.version.split()[0]}; `pdm use 3.13`, see README."
     if sys.prefix == sys.base_prefix and "PDM_PROJECT_ROOT" not in os.environ:

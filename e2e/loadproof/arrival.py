@@ -27,6 +27,9 @@ class Law(StrEnum):
 SMALLEST_SPAN_S = {Law.CONSTANT: 2.0, Law.FIXED_SPAN: 5.0, Law.POISSON: 1.0, Law.GAMMA: 1.0}
 """From which span on, in seconds, a rate of such arrivals can be judged at all."""
 
+SMALLEST_N = 50
+"""From how many requests on."""
+
 FORMS = "constant, fixed-span, fixed-span(shape), poisson, gamma(shape)"
 
 

@@ -37,7 +37,8 @@ from loadproof.tokenizer import tokenizer_dir
 from loadproof.tools.args_file import filled
 from loadproof.tools.base import OFFLINE, Command, Setting, Tool
 from loadproof.tools.command import find_program
-from loadproof.tools.registry import TOOLS, tool_named
+from loadproof.tools.names import TOOL_FILES
+from loadproof.tools.registry import tool_named
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -81,9 +82,12 @@ def plan_jobs(folders: Sequence[Path], tools: Sequence[str], out: Path, seed: in
     for folder in folders:
         case = read_case(folder)
         check_allowances(case)
-        named = list(tools) or [tool for tool in case.tools_with_files() if tool in TOOLS]
+        named = list(tools) or case.tools_with_files()
         if not named:
-            raise UsageProblem(f"{folder}: has no file of a tool that this loadproof can run: {', '.join(TOOLS)}")
+            raise UsageProblem(f"{folder}: has no tool's file, so there is nothing to run; add one of "
+                               f"{', '.join(TOOL_FILES.values())}")  # fmt: skip
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise UsageProblem(f"{out}: lies in the case {folder}, which every run copies; choose another --out")
         for name in named:
             tool, config = tool_named(name), case.tool_file(name)
             tool.check(config)
@@ -93,7 +97,8 @@ def plan_jobs(folders: Sequence[Path], tools: Sequence[str], out: Path, seed: in
             jobs.append(Job(case, tool, executable, run, seed))
     names = [job.folder.path for job in jobs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageProblem(f"{twice.name}: is asked for twice; name each case and tool once")
+        raise UsageProblem(f"{twice.name}: is asked for twice; name each case and tool once, and run cases of the same "
+                           "folder name one after the other, each with its own --out")  # fmt: skip
     return jobs
 
 
@@ -105,11 +110,10 @@ async def run_job(job: Job, watch: Watch) -> Judgement:
     if job.executable is None:
         return missing(job.case.name, job.tool.name, job.tool.how_to_get())
     tokenizer = await asyncio.to_thread(tokenizer_dir)
-    folder = job.folder
+    folder, record = job.folder, _begun(job)
     folder.claim()
-    record = _begun(job)
     try:
-        shutil.copytree(job.case.folder, folder.case)
+        shutil.copytree(job.case.folder, folder.case, ignore=shutil.ignore_patterns(".*"))
         record = replace(record, git=await _git_state(job))
         async with absorbing(job.case.expected.absorber, folder.journal, log_dir=folder.path) as (announced, absorber):
             setting = _setting(announced, tokenizer, folder, job.seed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from loadproof.arrival import SMALLEST_SPAN_S, Arrival, Law
+from loadproof.arrival import SMALLEST_N, SMALLEST_SPAN_S, Arrival, Law
 from loadproof.errors import UsageProblem
 from loadproof.expected import (
     Allowance,
@@ -213,6 +213,8 @@ def _open_loop_sizes(case: Case, rate: float) -> Iterator[str]:
     span = case.span_s or 0.0
     n = span * rate
     laws = {declared.arrival.law for declared in case.expected.tools.values() if declared.arrival}
+    if n < SMALLEST_N:
+        yield f"{n:.0f} requests cannot show a rate; ask for at least {SMALLEST_N}"
     for law, shortest in SMALLEST_SPAN_S.items():
         if law in laws and span < shortest:
             yield f"the load lasts {span:.3g} s; the rate of {law} arrivals needs at least {shortest:g} s"

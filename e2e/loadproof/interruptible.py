@@ -38,4 +38,6 @@ def to_the_end[T](work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(guarded())
     except asyncio.CancelledError:
+        if not came:
+            raise
         raise Interrupted(came[0]) from None

@@ -90,6 +90,7 @@ def _plain_columns(records: Sequence[Record]) -> dict[str, pa.Array]:
         "planned_first_ns": [r.planned_first for r in records], "done_ns": [r.done for r in records],
         "status": [r.status for r in records], "output_tokens": [r.output_tokens for r in records],
         "bytes": [r.bytes for r in records], "blocked_ns": [r.blocked_ns for r in records],
+        "outq_bytes": [r.outq_bytes for r in records], "fault": [None] * len(records),
         "finish_reason": [r.finish_reason for r in records], "how_ended": [r.how for r in records],
     }  # fmt: skip
     columns = {name: pa.array(column, SCHEMA.field(name).type) for name, column in values.items()}

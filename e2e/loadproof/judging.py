@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from loadproof.case import read_case
 from loadproof.checks.claims import beside, required_but_not_judged
 from loadproof.checks.every import ask_all
 from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
-from loadproof.journal import read_journal
+from loadproof.journal import FILE_NAME, read_journal
 from loadproof.load.measured import measure
 from loadproof.load.truth import truth
 from loadproof.process import tail
@@ -104,6 +106,8 @@ def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path |
         raise UsageProblem(str(error)) from error
     journal = read_journal(journal_path)
     findings, claims = _judge(case, tool, journal, reported, None)
+    # Findings name their evidence from a run folder; here the journal itself was named.
+    findings = tuple(replace(found, evidence=FILE_NAME if found.evidence else "") for found in findings)
     return Judgement(verdict_of(case.name, tool, findings, run=str(journal_path)), findings, claims)
 
 
@@ -120,6 +124,6 @@ def _judge(
 def missing(case: str, tool: str, how_to_get: str) -> Judgement:
     """Return the visible row of a tool that is not installed."""
     reason = f"not installed: {how_to_get}"
-    finding = Finding(check="tool", requirement="the tool is installed", expected="installed", measured="missing",
+    finding = Finding(check="tool", requirement="the tool can be run", expected="installed", measured="missing",
                       outcome=Outcome.UNSUPPORTED, n=0, detail=reason)  # fmt: skip
     return Judgement(verdict_of(case, tool, (finding,), reason=reason), (finding,), ())

@@ -3,13 +3,15 @@
 `loadproof_runs` makes a run of a case and tool once per session and keeps it; `clearly` asks something of it,
 repeats an unclear answer twice with a new run, and then fails where LOADPROOF_REQUIRE names `clear`, or skips and
 counts. A tool that is not installed is a counted skip, and a failure where LOADPROOF_REQUIRE names it. The table
-(case, tool, outcome, host; skips and unclears counted) goes to the terminal and, as summary.json and summary.md,
-into the folder named by LOADPROOF_SUMMARY. Silent in sessions that use none of it.
+(case, tool, outcome, which test asked first, host; skips and unclears counted) goes to the terminal and, as
+summary.json and summary.md, into the folder named by LOADPROOF_SUMMARY. Silent in sessions that use none of it.
+Left out: sessions split over several processes, whose runs would disturb each other's times.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from loadproof.bench import plan_jobs, run_job
-from loadproof.errors import UsageProblem
+from loadproof.errors import Exit, UsageProblem
 from loadproof.host import this_host
 from loadproof.report.summary import Summary, SummaryRow, as_markdown, summary_table
 from loadproof.requirements import CLEAR, required
@@ -50,6 +52,14 @@ class _Session:
     timed: set[str] = field(default_factory=set)
     unclear: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
+    not_written: str = ""
+
+    def summary(self) -> Summary | None:
+        """Return what there is to show, None in a session that used nothing of it."""
+        if not (self.rows or self.missing):
+            return None
+        return Summary(host=this_host(), rows=self.rows, timed=len(self.timed), unclear=len(self.unclear),
+                       tool_missing=len(self.missing))  # fmt: skip
 
 
 _SESSION = pytest.StashKey[_Session]()
@@ -61,17 +71,19 @@ class Runs:
     def __init__(self, session: _Session, out: Path) -> None:
         self._session, self._out = session, out
         self._made: dict[tuple[Path, str, int], StoredRun] = {}
+        self._begun = itertools.count(1)
         self.test = ""
 
     def attempt(self, case: Path, tool: str, number: int = 0) -> StoredRun:
         """Return attempt `number` of this case and tool; skips (or fails) the test when the tool is not there."""
         key = (case.resolve(), tool, number)
         if key not in self._made:
-            [job] = plan_jobs([case], [tool], self._out / f"attempt-{number}", SEED + number)
+            # Numbered, because cases of one name can lie in different folders.
+            [job] = plan_jobs([case], [tool], self._out / str(next(self._begun)), SEED + number)
             if job.executable is None:
                 self._tool_missing(tool, job.tool.how_to_get())
             judgement = asyncio.run(run_job(job, lambda _progress: None))
-            self._session.rows.append(SummaryRow.of(judgement.verdict))
+            self._session.rows.append(SummaryRow.of(judgement.verdict, asked_by=self.test))
             self._made[key] = StoredRun(job.folder.path, judgement)
         return self._made[key]
 
@@ -83,25 +95,29 @@ class Runs:
 
     def clearly(self, case: Path, tool: str, ask: Callable[[StoredRun], Outcome]) -> StoredRun:
         """Return the first run to which `ask` does not answer unclear; `ask` asserts what must hold anyhow."""
-        self._session.timed.add(self.test)
         for number in range(ATTEMPTS):
             run = self.attempt(case, tool, number)
+            self._session.timed.add(self.test)  # not before: a test that is skipped for a missing tool timed nothing
             if ask(run) is not Outcome.UNCLEAR:
                 return run
         self._session.unclear.add(self.test)
-        text = f"unclear in {ATTEMPTS} runs: the machine was too busy, or the case is too small"
+        text = f"{case.name}, {tool}: unclear in {ATTEMPTS} runs: the machine was too busy, or the case is too small"
         if CLEAR in required():
-            pytest.fail(text)
+            pytest.fail(text, pytrace=False)
         pytest.skip(text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Begin to note what is run; an unknown name in LOADPROOF_REQUIRE ends the session as a usage error."""
+    """Begin to note what is run."""
     config.stash[_SESSION] = _Session()
+
+
+def pytest_sessionstart() -> None:
+    """End the session before any test, as a usage error, when LOADPROOF_REQUIRE has an unknown name."""
     try:
         required()
     except UsageProblem as error:
-        raise pytest.UsageError(str(error)) from error
+        pytest.exit(str(error), returncode=error.exit_code)
 
 
 @pytest.fixture(scope="session")
@@ -117,17 +133,30 @@ def loadproof_runs(loadproof_session_runs: Runs, request: pytest.FixtureRequest)
     return loadproof_session_runs
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the table, and write it where LOADPROOF_SUMMARY says."""
-    noted = config.stash[_SESSION]
-    if not (noted.rows or noted.timed or noted.missing):
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the summary where LOADPROOF_SUMMARY says; a session that passed and could not is a usage error."""
+    noted = session.config.stash[_SESSION]
+    summary, folder = noted.summary(), os.environ.get(VARIABLE)
+    if summary is None or not folder:
         return
-    summary = Summary(host=this_host(), rows=noted.rows, timed=len(noted.timed), unclear=len(noted.unclear),
-                      tool_missing=len(noted.missing))  # fmt: skip
-    terminalreporter.section("loadproof")
-    terminalreporter.write(summary_table(summary))
-    if folder := os.environ.get(VARIABLE):
-        path = Path(folder)
+    path = Path(folder)
+    try:
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "summary.json", summary)
         (path / "summary.md").write_text(as_markdown(summary))
+    except OSError as error:
+        noted.not_written = (f"{VARIABLE}={folder}: the summary was not written: {error.strerror}; "
+                             "name a folder that can be made and written")  # fmt: skip
+        session.exitstatus = session.exitstatus or Exit.USAGE
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the table."""
+    noted = config.stash[_SESSION]
+    summary = noted.summary()
+    if summary is None:
+        return
+    terminalreporter.section("loadproof")
+    terminalreporter.write(summary_table(summary))
+    if noted.not_written:
+        terminalreporter.write_line(noted.not_written, red=True)

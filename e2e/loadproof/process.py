@@ -190,7 +190,12 @@ async def running(
             )
         except OSError as error:
             raise UsageProblem(_cannot_start(argv[0], error)) from error
-    process = Process(popen, list(argv), out, err)
+    try:
+        process = Process(popen, list(argv), out, err)
+    except OSError:  # no descriptor left to watch it with
+        os.killpg(popen.pid, signal.SIGKILL)
+        popen.wait()
+        raise
     try:
         yield process
     finally:

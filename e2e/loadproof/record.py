@@ -33,12 +33,12 @@ SCHEMA = pa.schema(
         ("stream", pa.bool_()),
         ("ignore_eos", pa.bool_()),
         ("max_tokens", pa.int64()),  # max_completion_tokens counts, and wins, in chat
-        ("extra_fields", pa.string()),  # JSON object of all body fields that have no column of their own, or null
+        ("extra_fields", pa.string()),  # JSON object of all body fields that have no column of their own
         ("bare_prompt_tokens", pa.int32()),  # the text alone, no BOS and no template
         ("usage_prompt_tokens", pa.int32()),  # as `usage` says it
         ("planned_first_ns", pa.int64()),
         ("planned_ns", pa.list_(pa.int64())),  # a chunk each
-        ("late_ns", pa.list_(pa.int64())),  # actual - planned, a chunk each; null: never written
+        ("late_ns", pa.list_(pa.int64())),  # actual - planned, a chunk each; null: never written. 32 bits end at 2.1 s
         ("chunk_tokens", pa.list_(pa.uint32())),
         ("chunk_bytes", pa.list_(pa.uint32())),
         ("done_ns", pa.int64()),  # just before the last write, or at the client's close
@@ -46,7 +46,9 @@ SCHEMA = pa.schema(
         ("output_tokens", pa.uint32()),  # written
         ("bytes", pa.uint64()),  # of the reply's body that were written, without the framing of chunks
         ("blocked_ns", pa.int64()),  # the client did not read, so a write had to wait
-        ("finish_reason", pa.string()),
+        ("outq_bytes", pa.uint32()),  # not taken by the client at the end: ours that wait, the kernel's unacknowledged
+        ("fault", pa.uint16()),  # what was done to the request on purpose; null: nothing, there are no faults yet
+        ("finish_reason", pa.string()),  # null: the last token was not written
         ("how_ended", pa.string()),
     ]
 )
@@ -60,9 +62,33 @@ class Record:
     """
 
     __slots__ = (
-        "actual", "arrival", "bare_tokens", "blocked_ns", "body", "bytes", "chunk_bytes", "chunk_tokens", "conn",
-        "digest", "done", "finish_reason", "head", "how", "method", "nth", "occurrence", "output_tokens", "planned",
-        "planned_first", "read", "received", "req", "status", "target", "usage_tokens",
+        "actual",
+        "arrival",
+        "bare_tokens",
+        "blocked_ns",
+        "body",
+        "bytes",
+        "chunk_bytes",
+        "chunk_tokens",
+        "conn",
+        "digest",
+        "done",
+        "finish_reason",
+        "head",
+        "how",
+        "method",
+        "nth",
+        "occurrence",
+        "output_tokens",
+        "outq_bytes",
+        "planned",
+        "planned_first",
+        "read",
+        "received",
+        "req",
+        "status",
+        "target",
+        "usage_tokens",
     )  # fmt: skip
 
     def __init__(self, req: int, conn: int, nth: int, arrival: int, read: int) -> None:
@@ -76,7 +102,7 @@ class Record:
         self.chunk_tokens, self.chunk_bytes = array("I"), array("I")
         self.done: int | None = None
         self.status: int | None = None
-        self.output_tokens = self.bytes = self.blocked_ns = 0
+        self.output_tokens = self.bytes = self.blocked_ns = self.outq_bytes = 0
         self.bare_tokens: int | None = None
         self.usage_tokens: int | None = None
         self.finish_reason: str | None = None

@@ -67,4 +67,4 @@ def read_claims(path: Path) -> Reported:
     try:
         return msgspec.json.decode(path.read_bytes(), type=Reported)
     except (OSError, msgspec.DecodeError) as error:
-        raise BrokenRun(f"{path}: is not a claims file: {error}; its form is in docs/claims-json.md") from error
+        raise BrokenRun(f"{path}: is not a claims file: {error}; its form is in docs/own-tool.md") from error

@@ -22,7 +22,6 @@ import msgspec
 from loadproof.ended import Ended
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import Host
-from loadproof.verdict import Claim, Finding, Verdict
 
 _JUDGE_AGAIN = "`loadproof judge` on its folder makes it again"
 
@@ -105,18 +104,6 @@ class RunFolder:
             raise UsageProblem(f"{self.path}: is not a run folder, it has no run.json; name a folder that "
                                "`loadproof run` wrote")  # fmt: skip
         return _read(file, RunRecord, "it is damaged, or of another loadproof; run the case again")
-
-    def read_findings(self) -> list[Finding]:
-        """Read findings.json."""
-        return _read(self.path / "findings.json", list[Finding], _JUDGE_AGAIN)
-
-    def read_claims(self) -> list[Claim]:
-        """Read claims.json."""
-        return _read(self.path / "claims.json", list[Claim], _JUDGE_AGAIN)
-
-    def read_verdict(self) -> Verdict:
-        """Read verdict.json."""
-        return _read(self.path / "verdict.json", Verdict, _JUDGE_AGAIN)
 
 
 def write_json(path: Path, value: object) -> None:

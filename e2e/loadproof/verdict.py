@@ -48,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     `check` is `<module>.<question>`; `expected` and `measured` are short texts with their unit;
     `n` is the number of observations that `measured` rests on; `smallest_deviation` is what this n
-    could have shown (empty where the finding is exact).
+    could have shown ("exact" where there is no error rate).
     `counted` is false for what is shown and does not touch the verdict: an allowed failure
     (`allowed_because` holds the case's reason), a late instrument on which no failure rests, a parity note.
     """
@@ -81,7 +81,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The findings of one run, merged, and how a person repeats it."""
+    """The findings of one run, merged; `run` is the name of its folder, `reason` why it is broken or was not made."""
 
     case: str
     tool: str

@@ -10,25 +10,12 @@ loads a tokenizer, so that clients start at once.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from importlib.resources import files
-from typing import SupportsIndex
 
 WORDS: tuple[str, ...] = tuple(files("loadproof.data").joinpath("words.txt").read_text("ascii").split())
 """Lower-case ASCII English words, sorted, no word twice; at least 512."""
 
 _LATER = tuple(f" {word}" for word in WORDS)
-
-
-def text_of(indices: Iterable[SupportsIndex]) -> str:
-    """Return the words at `indices` (a sequence or an integer array, each in [0, len(WORDS))) as one text.
-
-    The text has exactly as many bare tokens as there are indices.
-
-    Raises:
-        IndexError: an index is beyond the last word.
-    """
-    return " ".join(map(WORDS.__getitem__, indices))
 
 
 def pieces(count: int, start: int = 0) -> list[str]:

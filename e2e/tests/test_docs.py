@@ -2,7 +2,7 @@
 
 The fenced `console` blocks of a page are run in order, line by line, in one new folder that sees the repository.
 `pdm run` is taken off: we are inside it, and our environment is first on PATH. Blocks tagged `slow` are left out,
-and those tagged `needs:<tool>` run where that tool is on PATH.
+and those tagged `needs:<tool>` run where that tool is installed or on PATH.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from loadproof.tools.environments import executable_of
+from loadproof.tools.lockfile import PACKAGES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -32,7 +35,11 @@ def blocks(page: Path) -> list[tuple[set[str], list[str]]]:
 
 def wanted(tags: set[str]) -> bool:
     needed = [tag.removeprefix("needs:") for tag in tags if tag.startswith("needs:")]
-    return "slow" not in tags and all(shutil.which(tool) for tool in needed)
+    return "slow" not in tags and all(shutil.which(tool) or is_installed(tool) for tool in needed)
+
+
+def is_installed(tool: str) -> bool:
+    return tool in PACKAGES and executable_of(tool, PACKAGES[tool].program) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -53,6 +60,16 @@ def test_there_are_blocks_of_each_kind() -> None:
     assert sum(wanted(tags) for tags, _ in every) >= 5
     assert sum("slow" in tags for tags, _ in every) >= 3
     assert all(commands for _, commands in every)
+
+
+def test_messages_name_only_pages_that_are_there() -> None:
+    named = {
+        page
+        for module in (ROOT / "e2e" / "loadproof").rglob("*.py")
+        for page in re.findall(r"docs/[\w-]+\.md", module.read_text())
+    }
+    assert "docs/own-tool.md" in named
+    assert [page for page in named if not (ROOT / page).is_file()] == []
 
 
 def test_pages_name_only_files_that_are_there() -> None:

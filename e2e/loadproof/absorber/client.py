@@ -31,7 +31,7 @@ async def absorbing(
 
     Raises BrokenRun if it does not start, ends before its time, or ends otherwise than with its journal written.
     """
-    argv = [sys.executable, "-m", "loadproof.absorber", "--journal", str(journal)]
+    argv = [sys.executable, "-P", "-m", "loadproof.absorber", "--journal", str(journal)]
     argv += ["--profile-json", profile.model_dump_json(), *(["--model", model] if model else [])]
     lifeline_theirs, lifeline_ours = os.pipe()
     ready_ours, ready_theirs = os.pipe()

@@ -7,6 +7,7 @@ in its turn. An upgrade is ignored, as the standard allows. Left out: strictness
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
@@ -18,7 +19,9 @@ from loadproof.journal import Record
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_HEAD_BYTES = 64 * 1024
-_SECRET_HEADERS = frozenset({b"authorization", b"api-key", b"x-api-key", b"cookie", b"proxy-authorization"})
+_SECRET = re.compile(rb"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
+_SECRET_QUERY = re.compile(rb"([?&][^=&]*(?:auth|key|token|secret|password|credential)[^=&]*=)[^&]*", re.IGNORECASE)
+BLANKED = b"<blanked>"
 
 
 class TooLarge(Exception):
@@ -105,12 +108,11 @@ class RequestReader:
     def end(self) -> None:
         """Parse nothing more. The parser holds our methods and we hold it: that cycle ends here."""
         if self.partial is not None:
-            self._keep_body(self.partial.record)
+            self._keep_body(self.partial.record)  # what came of it; no digest, because it is not whole
         self._over, self.partial, self._parser = True, None, None
 
     def _keep_body(self, record: Record) -> None:
         record.body, self._body = b"".join(self._body), []
-        self._know_body(record)
 
     def on_message_begin(self) -> None:
         """Start a record: its arrival is the read that brought its first byte."""
@@ -131,7 +133,7 @@ class RequestReader:
         lower = name.lower()
         if self.partial:
             self.partial.awaits_continue |= lower == b"expect" and value.lower() == b"100-continue"
-            self.partial.record.head.append((name, b"<blanked>" if lower in _SECRET_HEADERS else value))
+            self.partial.record.head.append((name, BLANKED if _SECRET.search(name) else value))
         if lower == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:
             raise TooLarge(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 
@@ -144,7 +146,9 @@ class RequestReader:
         """Note the method and what the framing asks for."""
         self._in_head = False
         if self.partial:
-            self.partial.record.method = self._parser.get_method()
+            record = self.partial.record
+            record.method = self._parser.get_method()
+            record.target = _SECRET_QUERY.sub(rb"\1" + BLANKED, record.target)
             self.partial.http_1_0 = self._parser.get_http_version() in {"0.9", "1.0"}
             self.partial.awaits_continue &= not self.partial.http_1_0
 
@@ -162,6 +166,7 @@ class RequestReader:
         request, self.partial = self.partial, None
         if request:
             self._keep_body(request.record)
+            self._know_body(request.record)
             request.record.received = self._read_ns
             request.close_after = self._over = not self._parser.should_keep_alive()
             self.whole.append(request)

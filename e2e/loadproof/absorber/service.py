@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from loadproof.absorber.counting import CountingThread
+from loadproof.absorber.listener import Listener
 from loadproof.absorber.precedence import LOOP, scheduling, take_precedence
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.server import Server, clock_offset_ns
-from loadproof.absorber.sockets import Listener
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.journal import FILE_NAME, Metadata, host_identity, write_journal
 from loadproof.live import LiveCounters
@@ -54,14 +54,14 @@ class Announced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def serve(options: Options, announce: Callable[[Announced], None]) -> Path:
-    """Serve until SIGTERM, SIGINT or the end of the lifeline; return the journal's path.
+    """Serve until SIGTERM, SIGINT, SIGHUP or the end of the lifeline; return the journal's path.
 
     Raises UsageProblem when the port cannot be bound or the journal's folder cannot be used, and BrokenRun
     when our own code failed on the way (the journal is written all the same) or the journal cannot be written.
     """
     loop = asyncio.get_running_loop()
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     listener = _bound(loop, options)
     if (options.journal / FILE_NAME).exists():

@@ -108,6 +108,7 @@ class Session:
         record = request.record
         record.how, record.done = how, stamp
         record.blocked_ns += self.connection.take_blocked_ns()
+        record.outq_bytes = self.connection.outq_bytes()
         if request.generates:
             self.server.generation_ended(record)
 

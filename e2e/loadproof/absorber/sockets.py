@@ -10,8 +10,10 @@ Left out: the kernel's own receive stamps.
 from __future__ import annotations
 
 import asyncio
-import errno
+import fcntl
 import socket
+import sys
+import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -19,12 +21,8 @@ from contextlib import suppress
 
 READ_BYTES = 64 * 1024
 READS_A_TURN = 16  # so that one client with much to say does not keep the others waiting
-BACKLOG = 4096
-PORTS = range(65536)
 QUEUE_BYTES = 1024 * 1024  # beyond it a stream waits until its client reads
 LINGER_S = 2.0
-FULL_PAUSE_S = 0.05  # how long nothing is accepted after the process ran out of descriptors
-_FULL = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 type Taken = Callable[[int], None]
 
@@ -140,6 +138,13 @@ class Connection:
         taken, self._blocked_ns = self._blocked_ns, 0
         return taken
 
+    def outq_bytes(self) -> int:
+        """Return how many bytes the client has not taken: ours that wait, and the kernel's unacknowledged ones."""
+        if self.closed:
+            return self.pending_bytes
+        unacknowledged = fcntl.ioctl(self._fd, termios.TIOCOUTQ, bytes(4))
+        return self.pending_bytes + int.from_bytes(unacknowledged, sys.byteorder)
+
     def close(self) -> None:
         """Say that no more comes. What the client still sends is read and dropped until it closes, too.
 
@@ -181,61 +186,4 @@ class Connection:
             self._linger = None
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._fd)
-            self._socket.close()
-
-
-class Listener:
-    """Accepts connections on one port of one address; `port` 0 takes any. Raises OSError if it cannot be bound."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
-        self._loop = loop
-        self._on_connection: Callable[[Connection], None] = Connection.abandon
-        self._again: asyncio.TimerHandle | None = None
-        if port not in PORTS:  # resolvers take it modulo 65536
-            raise OSError(errno.EINVAL, f"a port is between 0 and {PORTS[-1]}")
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        self._socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.bind(address)
-            self._socket.listen(BACKLOG)
-        except OSError:
-            self._socket.close()
-            raise
-        self.port: int = self._socket.getsockname()[1]
-        self.accepted = 0
-
-    def start(self, on_connection: Callable[[Connection], None]) -> None:
-        """Begin to accept; who came since the bind is waiting in the backlog."""
-        self._on_connection = on_connection
-        self._watch()
-
-    def _watch(self) -> None:
-        self._again = None
-        self._loop.add_reader(self._socket.fileno(), self._acceptable)
-
-    def _acceptable(self) -> None:
-        while True:
-            try:
-                sock, _ = self._socket.accept()
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                # Who is waiting stays in the backlog; without the pause the loop would spin on it.
-                self._loop.remove_reader(self._socket.fileno())
-                self._again = self._loop.call_later(FULL_PAUSE_S, self._watch)
-                return
-            sock.setblocking(False)  # noqa: FBT003 -- the standard library's own signature
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.accepted += 1
-            self._on_connection(Connection(self._loop, sock, self.accepted))
-
-    def close(self) -> None:
-        """Stop accepting."""
-        if self._again is not None:
-            self._again.cancel()
-        if self._socket.fileno() >= 0:
-            self._loop.remove_reader(self._socket.fileno())
             self._socket.close()

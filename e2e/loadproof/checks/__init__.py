@@ -1,1 +1,1 @@
-"""(case, load) -> findings: one module per question, asked in the order of this literal table."""
+"""(case, load) -> findings: one module per question, asked in the order of the literal table in `every`."""

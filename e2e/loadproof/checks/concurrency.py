@@ -39,7 +39,8 @@ def findings(question: Question) -> Iterator[Finding]:
 
 
 def _slots(measured: InFlight, asked: int, n: int) -> Finding:
-    detail = f"plateau mean {measured.plateau_mean:.2f}, whole run {measured.whole_mean:.2f}"
+    detail = (f"plateau mean {measured.plateau_mean:.2f}, whole run {measured.whole_mean:.2f}, at the peak "
+              f"{measured.share_at_peak:.0%} of the time")  # fmt: skip
     if measured.peak < asked and 0 < measured.refill_s < BACK_TO_BACK_S:
         detail += "; starts follow ends at once: the client is limited to fewer slots"
     return exact("concurrency.slots", "peak in flight exactly as asked", f"{asked}",

@@ -66,11 +66,18 @@ def findings(question: Question) -> Iterator[Finding]:
 def _doubtful(question: Question) -> tuple[str, ...]:
     """Return the beginnings of the names of checks whose failures this instrument cannot carry."""
     kept, asked = question.load.timekeeping, question.expected.load
-    stood_still = kept.late_max_s > STANDSTILL * span_s(question.load.requests.start_s)
+    stood_still = kept.late_max_s > STANDSTILL * _span_s(question)
     arrivals = clock_jumped(kept) or (kept.stamped < KERNEL_STAMPED and stood_still)
-    writes = arrivals or was_late(kept)
+    writes = clock_jumped(kept) or was_late(kept)
     rates = writes if isinstance(asked, RateLoad) and asked.cap is not None else arrivals
     return (*(("concurrency.",) if writes else ()), *(("rate.",) if rates else ()))
+
+
+def _span_s(question: Question) -> float:
+    """Return the longer of the measured and the asked span: what is sent all at once has none of its own."""
+    requests, asked = question.trimmed().requests, question.expected.load
+    asked_s = requests.n / asked.rate if isinstance(asked, RateLoad) else 0.0
+    return max(span_s(requests.start_s), asked_s)
 
 
 def weighed(found: Iterable[Finding], question: Question) -> Iterator[Finding]:

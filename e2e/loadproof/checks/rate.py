@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from loadproof.arrival import SMALLEST_SPAN_S, Law
+from loadproof.arrival import SMALLEST_N, SMALLEST_SPAN_S, Law
 from loadproof.checks import stats
 from loadproof.checks.question import EVIDENCE, Question
 from loadproof.expected import RateLoad, StagesLoad
@@ -25,8 +25,6 @@ from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from loadproof.arrival import Arrival
-
-SMALLEST_N = 50
 
 
 def findings(question: Question) -> Iterator[Finding]:

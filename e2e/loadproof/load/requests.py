@@ -135,8 +135,8 @@ def _in_flight_ends(rows: Journal) -> Ints:
     actual, offsets = actual_writes(rows)
     if not len(actual):
         return done
-    # finish_reason rides on the last chunk; a client may close after it and before [DONE].
-    finished = answered_whole(rows) | (rows.int_column("output_tokens") == rows.int_column("max_tokens", missing=-1))
+    # finish_reason rides on the last chunk and is noted when that was taken; a client may close before [DONE].
+    finished = _bools(pc.is_valid(rows.table["finish_reason"]))
     return np.where(finished & (np.diff(offsets) > 0), actual[np.maximum(offsets[1:] - 1, 0)], done)
 
 

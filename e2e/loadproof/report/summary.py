@@ -11,22 +11,28 @@ from loadproof.host import Host
 if TYPE_CHECKING:
     from loadproof.verdict import Verdict
 
-COLUMNS = ("case", "tool", "outcome", "findings")
+COLUMNS = ("case", "tool", "outcome", "findings", "first asked by")
 
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of the session."""
+    """One run of the session, once, however many tests ask something of it; `asked_by` is the first of them."""
 
     case: str
     tool: str
     outcome: str
     findings: str
+    asked_by: str
 
     @classmethod
-    def of(cls, verdict: Verdict) -> SummaryRow:
+    def of(cls, verdict: Verdict, *, asked_by: str) -> SummaryRow:
         """Make a row of a verdict; `findings` counts the outcomes that occurred."""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in verdict.counts.items() if count)
-        return cls(case=verdict.case, tool=verdict.tool, outcome=verdict.outcome.value, findings=counts)
+        return cls(case=verdict.case, tool=verdict.tool, outcome=verdict.outcome.value, findings=counts,
+                   asked_by=asked_by)  # fmt: skip
+
+    def cells(self) -> tuple[str, ...]:
+        """Return what stands under `COLUMNS`."""
+        return self.case, self.tool, self.outcome, self.findings, self.asked_by
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +60,7 @@ def _counts_line(summary: Summary) -> str:
 
 def summary_table(summary: Summary) -> str:
     """Return the table as plain text."""
-    rows = [COLUMNS, *((row.case, row.tool, row.outcome, row.findings) for row in summary.rows)]
+    rows = [COLUMNS, *(row.cells() for row in summary.rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, _counts_line(summary), host_line(summary.host)]) + "\n"
@@ -63,5 +69,6 @@ def summary_table(summary: Summary) -> str:
 def as_markdown(summary: Summary) -> str:
     """Return the table as Markdown, as GitHub's step summary shows it."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
-    lines += [f"| {row.case} | {row.tool} | {row.outcome} | {row.findings} |" for row in summary.rows]
+    # A bar would end the cell, and a parametrised test's name can have one.
+    lines += [f"| {' | '.join(cell.replace('|', '&#124;') for cell in row.cells())} |" for row in summary.rows]
     return "\n".join([*lines, "", _counts_line(summary), "", host_line(summary.host)]) + "\n"

@@ -39,7 +39,9 @@ class Metronome:
         arguments = filled(read_args(config), setting)
         # A seed in the file wins: it is the person's own.
         seed = [] if "--seed" in arguments else ["--seed", str(setting.seed)]
-        return Command(argv=[str(executable), "-m", "loadproof.metronome", *arguments, *ours, *seed], cwd=setting.out)
+        return Command(
+            argv=[str(executable), "-P", "-m", "loadproof.metronome", *arguments, *ours, *seed], cwd=setting.out
+        )
 
     def claims(self, out: Path) -> Reported | None:
         """Read claims.json."""

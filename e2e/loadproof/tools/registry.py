@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from loadproof.errors import UsageProblem
 from loadproof.plain_words import nearest
-from loadproof.tools.base import Tool
+from loadproof.reported import Reported
+from loadproof.tools.base import Command, Setting, Tool
 from loadproof.tools.command import AnyCommand
 from loadproof.tools.inference_perf import InferencePerf
 from loadproof.tools.metronome import Metronome
@@ -17,10 +20,42 @@ TOOLS: dict[str, Tool] = {
 }
 
 
+class NotYet:
+    """Stands for a tool of the registry that this version has no adapter for: never installed, never run."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def check(self, config: Path) -> None:
+        """Accept any file: nobody here can read it."""
+
+    def executable(self, config: Path) -> Path | None:
+        """Return None: there is nothing to run."""
+        del config
+        return None
+
+    def how_to_get(self) -> str:
+        """Return what can be run instead."""
+        return f"this version of loadproof cannot run it; it runs {', '.join(TOOLS)}"
+
+    def version(self) -> str:
+        """Return that there is none."""
+        return "none"
+
+    def command(self, config: Path, executable: Path, setting: Setting) -> Command:
+        """Nobody asks, because there is no executable."""
+        raise NotImplementedError(self.how_to_get())
+
+    def claims(self, out: Path) -> Reported | None:
+        """Return None: it has never run."""
+        del out
+        return None
+
+
 def tool_named(name: str) -> Tool:
-    """Return the adapter. Raises UsageProblem for an unknown name, or for a tool without an adapter yet."""
+    """Return the adapter. Raises UsageProblem for an unknown name."""
     if name in TOOLS:
         return TOOLS[name]
     if name in TOOL_FILES:
-        raise UsageProblem(f"{name}: this version of loadproof cannot run it; it runs {', '.join(TOOLS)}")
+        return NotYet(name)
     raise UsageProblem(f"{name}: unknown tool{nearest(name, TOOLS) or '; known are ' + ', '.join(TOOLS)}")

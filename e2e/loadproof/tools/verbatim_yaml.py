@@ -38,7 +38,7 @@ def with_values(path: Path, values: Mapping[Keys, str]) -> str:
     try:
         text = path.read_text(newline="")
         root = YAML(typ="rt").compose(text)
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except (OSError, ValueError, LookupError, RecursionError, YAMLError) as error:
         raise UsageProblem(f"{path}: is not readable YAML: {error}") from error
     if not isinstance(root, MappingNode) or not root.value:
         raise UsageProblem(f"{path}: must be a mapping of keys, as the tool's own documentation describes it")
@@ -113,5 +113,5 @@ def _check(text: str, values: Mapping[Keys, str], path: Path) -> None:
                 read = read[key]
             if read != value:
                 raise UsageProblem(f"{path}: {'.'.join(keys)} cannot be overwritten; write it on a line of its own")
-    except (YAMLError, KeyError, TypeError) as error:
+    except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise UsageProblem(f"{path}: is not valid YAML, or too unusual to be overwritten: {error}") from error

@@ -19,11 +19,12 @@ import pytest_asyncio
 
 from loadproof.absorber.counting import CountingThread
 from loadproof.absorber.http import Request, RequestReader
+from loadproof.absorber.listener import Listener
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.reply import Reply
 from loadproof.absorber.server import Server
 from loadproof.absorber.session import Session
-from loadproof.absorber.sockets import Connection, Listener
+from loadproof.absorber.sockets import Connection
 from loadproof.live import LiveCounters
 from loadproof.tokenizer import TokenCounter, tokenizer_dir
 

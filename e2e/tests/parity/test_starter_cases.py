@@ -101,14 +101,6 @@ def test_fixed_concurrency_fails_when_one_slot_more_or_less_was_expected(
     assert ask(run) is Outcome.FAIL
 
 
-def test_constant_spacing_is_told_from_a_fixed_span(loadproof_runs: Runs, tmp_path: Path) -> None:
-    """The half-lag slope of exponential gaps leaves the bounds of even spacing, or the two would be one check."""
-    run = loadproof_runs.attempt(FIXED_RATE, "metronome")
-    as_poisson = judged_as(run, tmp_path, "arrival: constant", "arrival: poisson")
-    assert finding(as_poisson, "rate.mean").requirement != finding(run.judgement, "rate.mean").requirement
-    assert finding(as_poisson, "rate.mean").smallest_deviation != finding(run.judgement, "rate.mean").smallest_deviation
-
-
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_stored_run_judged_again_gives_the_same_bytes(tool: str, loadproof_runs: Runs, tmp_path: Path) -> None:
     run = loadproof_runs.attempt(FIXED_RATE, tool)

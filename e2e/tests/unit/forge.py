@@ -122,7 +122,8 @@ def journal(
         "conn": 0, "arrival_kernel": kernel, "method": "POST", "path": "/v1/completions", "headers": [], "body": b"",
         "occurrence": 0, "model": MODEL, "stream": True, "ignore_eos": True, "max_tokens": TOKENS,
         "extra_fields": "{}", "bare_prompt_tokens": 127, "usage_prompt_tokens": 128, "status": 200,
-        "output_tokens": tokens, "bytes": 100, "blocked_ns": 0, "finish_reason": "length", "how_ended": COMPLETE,
+        "output_tokens": tokens, "bytes": 100, "blocked_ns": 0, "outq_bytes": 0, "fault": None,
+        "finish_reason": "length", "how_ended": COMPLETE,
     }  # fmt: skip
     columns: dict[str, object] = {name: [value] * n for name, value in per_row.items()} | {
         "req": np.arange(n), "nth": np.arange(n), "arrival_ns": arrival, "read_ns": arrival, "received_ns": arrival,

@@ -115,7 +115,8 @@ def test_requests_that_never_ended_stay_in_flight() -> None:
 
 
 def test_one_that_never_ended_among_others_is_one_slot_less_for_them() -> None:
-    forged = changed(journal(closed_loop(N, C)), 0, done_ns=None, how_ended=None, late_ns=[None] * 16, output_tokens=0)
+    forged = changed(journal(closed_loop(N, C)), 0, done_ns=None, how_ended=None, late_ns=[None] * 16, output_tokens=0,
+                     finish_reason=None)  # fmt: skip
     assert judged(forged)["slots"].measured == "9"  # seven slots and the next round's eighth, beside the one that hangs
 
 
@@ -124,12 +125,16 @@ def test_a_client_that_closes_early_frees_its_slot_when_it_closes() -> None:
     whole = journal(starts)
     assert judged(whole, slots=3)["slots"].measured == "3"
     closed = changed(whole, 0, how_ended=CLIENT_CLOSED, done_ns=forge.EPOCH_NS + 150_000_000, output_tokens=5,
-                     late_ns=[0] * 5, planned_ns=whole.table["planned_ns"][0].as_py()[:5])  # fmt: skip
+                     finish_reason=None, late_ns=[0] * 5,
+                     planned_ns=whole.table["planned_ns"][0].as_py()[:5])  # fmt: skip
     assert judged(closed, slots=2)["slots"].outcome is PASS
 
 
-def test_closing_after_finish_reason_and_before_done_does_not_lengthen_a_request() -> None:
-    whole = journal([0.0, LATENCY_S + 0.001])
+@pytest.mark.parametrize(("reason", "asked"), [("length", 16), ("stop", 40), ("stop", None)])
+def test_closing_after_finish_reason_and_before_done_does_not_lengthen_a_request(
+    reason: str, asked: int | None
+) -> None:
+    whole = changed(journal([0.0, LATENCY_S + 0.001]), 0, finish_reason=reason, max_tokens=asked)
     closed = changed(whole, 0, how_ended=CLIENT_CLOSED, done_ns=forge.EPOCH_NS + int(2e9 * LATENCY_S))
     assert judged(closed, slots=1)["slots"].outcome is PASS
 

@@ -78,7 +78,7 @@ def test_imports_point_one_way() -> None:
 )  # fmt: skip
 def test_measuring_and_checking_reach_for_nothing_else(room: str, forbidden: str) -> None:
     """Measuring never sees the expectation; checks open no file. `checks.every` alone is given the Case as it is."""
-    allowed = {("checks.every", "case"), ("checks.every", "tools.names")}
+    allowed = {("checks.every", "case")}
     reached = {
         (source, target)
         for source, target in edges()
@@ -108,7 +108,7 @@ def test_modules_are_small_and_say_their_question(path: Path) -> None:
     text = path.read_text()
     tree = ast.parse(text)
     assert ast.get_docstring(tree)
-    assert len(text.splitlines()) <= 350
+    assert len(text.splitlines()) <= 250
     long = [
         node.name
         for node in ast.walk(tree)

@@ -44,6 +44,7 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
     first = record(
         0, (0, 5, 7_000_000_000), method=b"POST", target=b"/v1/completions?q", body=body, digest=b"d" * 16,
         head=[(b"Host", b"\xe9"), (b"Empty", b"")], done=99, status=200, output_tokens=3, bytes=303, blocked_ns=4,
+        outq_bytes=8,
         how=COMPLETE, finish_reason="length", bare_tokens=1, usage_tokens=2, planned_first=2_000_000, received=1500,
     )  # fmt: skip
     second = record(1, (3, None), how=CLIENT_CLOSED)
@@ -60,7 +61,8 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
         "extra_fields": '{"a": null, "seed": 1}', "bare_prompt_tokens": 1, "usage_prompt_tokens": 2,
         "planned_first_ns": 2_000_000, "planned_ns": [2_000_000, 3_000_000, 4_000_000],
         "late_ns": [0, 5, 7_000_000_000], "chunk_tokens": [1, 1, 1], "chunk_bytes": [100, 101, 102], "done_ns": 99,
-        "status": 200, "output_tokens": 3, "bytes": 303, "blocked_ns": 4, "finish_reason": "length",
+        "status": 200, "output_tokens": 3, "bytes": 303, "blocked_ns": 4, "outq_bytes": 8, "fault": None,
+        "finish_reason": "length",
         "how_ended": COMPLETE,
     }  # fmt: skip
     assert (other["late_ns"], other["how_ended"], other["status"]) == ([3, None], CLIENT_CLOSED, None)

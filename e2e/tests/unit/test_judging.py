@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loadproof.ended import Ended, Usage
@@ -11,7 +12,7 @@ from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import this_host
 from loadproof.judging import judge_run
 from loadproof.run_folder import RunFolder, RunRecord, write_json
-from loadproof.verdict import Outcome
+from loadproof.verdict import Outcome, Verdict
 
 EXPECTED = """\
 why: a test
@@ -57,9 +58,8 @@ def test_how_a_run_broke(tmp_path: Path, tool: Ended | None, absorber: Ended | N
     verdict = judge_run(run).verdict
     assert verdict.outcome is Outcome.BROKEN
     assert says in verdict.reason
-    assert RunFolder(run).read_verdict() == verdict
-    assert RunFolder(run).read_findings() == []
-    assert RunFolder(run).read_claims() == []
+    assert msgspec.json.decode((run / "verdict.json").read_bytes(), type=Verdict) == verdict
+    assert [(run / name).read_text() for name in ("findings.json", "claims.json")] == ["[]\n", "[]\n"]
 
 
 def test_our_own_defect_is_broken_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

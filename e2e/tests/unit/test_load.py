@@ -102,6 +102,7 @@ def record(
     made.done = made.actual[-1] + 7 * MS if chunks_ms else arrival
     for name, value in more.items():
         setattr(made, name, value)
+    made.finish_reason = "length" if made.how == COMPLETE else None
     return made
 
 
@@ -301,7 +302,7 @@ def test_what_was_offered_in_words(tmp_path: Path) -> None:
     assert even["rate"] == "20/s by end points, 20/s by half-lag medians"
     assert even["span, first to last arrival"] == "4.950 s"
     assert even["gaps"] == "mean 50.00 ms, coefficient of variation 0.00 (even 0, Poisson 1)"
-    assert even["in flight"].startswith(f"peak {math.ceil(LATENCY_S / 0.05)}, mean ")
+    assert even["in flight"].startswith(f"peak {math.ceil(LATENCY_S / 0.05)} after ")
     assert "rate" not in told(journal([0.0]))
     assert told(journal([]))["path"] == "nothing"
 

@@ -244,9 +244,9 @@ def test_outside_of_an_environment_nothing_is_touched(project: Project) -> None:
 
 
 @pytest.mark.parametrize("platform", ["darwin", "win32"])
-def test_other_systems_are_sent_to_docker(module: ModuleType, monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+def test_other_systems_are_told_what_to_do(module: ModuleType, monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
     monkeypatch.setattr(sys, "platform", platform)
-    assert module.wrong_system() == "Linux only; on macOS and Windows use the Docker command, see README."
+    assert module.wrong_system() == "Linux only; on macOS and Windows run it in a Linux container, see README."
 
 
 def test_an_older_python_can_read_it_and_is_told(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import re
 
-import numpy as np
 import pytest
 
 from loadproof.data.make_words import kept
 from loadproof.tokenizer import TokenCounter, bundled_counter
-from loadproof.words import WORDS, pieces, random_text, text_of
+from loadproof.words import WORDS, pieces, random_text
 
 SEED = 20_260
 
@@ -65,17 +64,6 @@ def test_pieces_are_one_token_each_and_together(counter: TokenCounter, count: in
     assert counter.bare(stream) == [1] * count
     assert counter.bare(["".join(stream)]) == [count]
     assert "".join(stream) == " ".join(WORDS[(start + i) % len(WORDS)] for i in range(count))
-
-
-def test_text_of_takes_lists_and_arrays_and_refuses_an_index_beyond_the_end(counter: TokenCounter) -> None:
-    indices = np.random.default_rng(SEED).integers(len(WORDS), size=77)
-    text = text_of(indices)
-    assert text == text_of(indices.tolist())
-    assert text.split(" ") == [WORDS[int(i)] for i in indices]
-    assert counter.bare([text]) == [77]
-    assert not text_of([])
-    with pytest.raises(IndexError):
-        text_of([len(WORDS)])
 
 
 def test_the_seed_alone_decides_the_text() -> None:
