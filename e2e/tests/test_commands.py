@@ -167,6 +167,17 @@ def test_tool_may_be_repeated_and_a_missing_one_is_a_row(case: Path, tmp_path: P
     assert (tmp_path / "out" / "small-metronome" / "verdict.json").exists()
 
 
+def test_a_tool_without_an_adapter_is_a_row_too(case: Path, tmp_path: Path) -> None:
+    (case / "vllm-bench.args").write_text("--model\n")
+    for kind in ("command.args", "metronome.args"):
+        (case / kind).unlink(missing_ok=True)
+    told = tell("run", "small", "--out", "out", cwd=tmp_path)
+    assert told.returncode == 0, told
+    assert "small x vllm: unsupported: not installed: this version of loadproof cannot run it; it runs " in told.stdout
+    must = tell("run", "small", "--out", "out", cwd=tmp_path, env={"LOADPROOF_REQUIRE": "vllm"})
+    assert must.returncode == 3
+
+
 def test_tools(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     told = tell("tools", cwd=tmp_path, env={"LOADPROOF_CACHE": str(cache)})
@@ -247,7 +258,7 @@ def _request(url: str, prompt: str) -> None:
         assert answer.read().endswith(b"data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "term", "hup"])
 def test_serve_and_judge_its_journal(case: Path, tmp_path: Path, mark: str, number: signal.Signals) -> None:
     with started("serve", "--journal", "my journal", cwd=tmp_path, mark=mark) as server:
         assert server.stdout is not None
@@ -274,6 +285,8 @@ def test_serve_and_judge_its_journal(case: Path, tmp_path: Path, mark: str, numb
     )  # their prompts are shorter than asked
     assert re.search(r"^ completed +15 requests +16 requests +-1 requests", told.stdout, re.MULTILINE)
     assert sorted(tmp_path.rglob("*")) == before
+    [evidence] = set(re.findall(r"evidence (.*)$", told.stdout, re.MULTILINE))
+    assert (tmp_path / evidence).is_file()
 
 
 WAIT = """\

@@ -66,7 +66,14 @@ class Story:
 
 def exchange(absorber: Absorber, story: Story, tag: str, path: str, body: bytes | dict[str, object]) -> None:
     with absorber.raw() as raw:
-        raw.post(path, body, f"X-Tag: {tag}", f"Authorization: Bearer {SECRET}", f"Api-Key: {SECRET}")
+        raw.post(
+            path,
+            body,
+            f"X-Tag: {tag}",
+            f"Authorization: Bearer {SECRET}",
+            f"Api-Key: {SECRET}",
+            f"X-Auth-Token: {SECRET}",
+        )
         story.replies[tag] = raw.reply()
 
 
@@ -88,7 +95,7 @@ def ordinary(absorber: Absorber, story: Story) -> None:
     exchange(absorber, story, "surrogate", COMPLETIONS, b'{"model": "\\ud800", "prompt": "\\udfff", "\\ud800": 1}')
     exchange(absorber, story, "model", COMPLETIONS, absorber.body(model="other"))
     exchange(absorber, story, "tokenize", "/tokenize", {"prompt": "x"})
-    exchange(absorber, story, "nowhere", "/nowhere?a=b", b"")
+    exchange(absorber, story, "nowhere", f"/nowhere?a=b&api_key={SECRET}&c=d", b"")
 
 
 def odd_framing(absorber: Absorber, story: Story) -> None:
@@ -305,7 +312,7 @@ def test_what_no_column_can_hold_is_null_and_stays_in_the_body(story: Story) -> 
     assert story.one("surrogate")["model"] == "?"
     infinite = story.one("infinite")
     assert (infinite["how_ended"], infinite["max_tokens"]) == (COMPLETE, 3)
-    assert story.one("nowhere")["path"] == "/nowhere?a=b"
+    assert story.one("nowhere")["path"] == "/nowhere?a=b&api_key=<blanked>&c=d"
 
 
 def test_odd_framing_is_understood(story: Story) -> None:
@@ -353,6 +360,7 @@ def test_a_client_that_leaves_ends_the_request_there(story: Story) -> None:
         assert row["arrival_ns"] <= row["done_ns"]
     cut = story.one("cut")
     assert (cut["how_ended"], cut["received_ns"], cut["body"]) == (CLIENT_CLOSED, 0, b"abc")
+    assert cut["digest"] == bytes(16)  # not of a whole body, so it repeats nobody's
     assert [row["how_ended"] for row in story.tagged("queue left")] == [CLIENT_CLOSED] * 2
 
 
@@ -367,7 +375,7 @@ def test_what_was_open_when_the_server_ended_stays_open(story: Story, tag: str) 
 def test_credentials_are_kept_nowhere(story: Story) -> None:
     headers = story.one("stream")["headers"]
     blanked = {pair["name"] for pair in headers if pair["value"] == "<blanked>"}
-    assert blanked == {"Authorization", "Api-Key"}
+    assert blanked == {"Authorization", "Api-Key", "X-Auth-Token"}
     files = [path for path in story.folder.rglob("*") if path.is_file()]
     assert files
     for path in files:

@@ -165,3 +165,23 @@ def test_a_rate_with_a_cap_rests_on_our_writes() -> None:
     assert rate_outcome(journal(SLOW), capped) is FAIL
     assert rate_outcome(journal(SLOW, late_s=0.05), capped) is UNCLEAR
     assert rate_outcome(journal(EVEN, late_s=0.05), capped) is PASS
+
+
+@pytest.mark.parametrize("arrival", ["constant", "fixed-span", "poisson"])
+def test_a_flood_fails_for_each_spacing_and_is_not_called_a_standstill(arrival: str) -> None:
+    """What is sent all at once has no span of its own; its lateness is measured by the asked one."""
+    flood = journal(np.linspace(0, 0.05, 600), late_s=0.0006)
+    assert lateness(flood).outcome is PASS
+    assert rate_outcome(flood, rate_case(600, 40, arrival)) is FAIL
+
+
+def test_slots_keep_their_fail_when_only_a_standstill_was_short_and_all_came_at_once() -> None:
+    burst = journal(np.linspace(0, 0.01, N), late_s=0.0006)
+    slots = ask(closed_case(N, C), burst)["concurrency.slots"]
+    assert (slots.outcome, slots.measured) == (FAIL, str(N))
+
+
+def test_a_leading_extra_does_not_stretch_the_span() -> None:
+    slow = journal(np.concatenate([[-3000.0], constant(N, RATE * 0.9)]), late_s=one_late(0.5, n=N + 1))
+    asked = rate_case(N, RATE, "constant", leading_extra_requests=1)
+    assert rate_outcome(slow, asked) is UNCLEAR

@@ -99,9 +99,11 @@ def rows(result: pytest.RunResult) -> list[list[str]]:
     return [line.split() for line in lines[first + 1 : last]]
 
 
+@pytest.mark.parametrize("required", ["", "inference-perf,metronome"])
 def test_an_unclear_answer_is_asked_of_three_new_runs_and_is_then_a_counted_skip(
-    session: Session, made_up: MadeUpRuns
+    required: str, session: Session, made_up: MadeUpRuns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LOADPROOF_REQUIRE", required)
     result = session(asking(), UNCLEAR, UNCLEAR, UNCLEAR, PASS)
     result.assert_outcomes(skipped=1)
     assert len({job.folder.path for job in made_up.jobs}) == len({job.seed for job in made_up.jobs}) == 3
