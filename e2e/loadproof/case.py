@@ -8,6 +8,7 @@ small to carry an answer is a warning. Left out: what the tool files say, that i
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -174,6 +175,8 @@ def _odd_files(folder: Path) -> Iterator[str]:
     """Yield a problem for everything that has no place in a case folder."""
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.suffix in _DATA_SUFFIXES:
+            continue
+        if entry.is_file() and os.access(entry, os.X_OK):  # a program that command.args may name
             continue
         if entry.name not in _OWN_FILES:
             may_hold = f"; it may hold {', '.join(_OWN_FILES)}, *.json, *.jsonl"

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from loadproof import __version__
-from loadproof.absorber.profile import Profile
 from loadproof.bench import Job, observe, plan_jobs, run_job
 from loadproof.case import read_case, warnings
 from loadproof.checks.every import check_allowances
@@ -28,13 +26,11 @@ from loadproof.judging import Judgement, judge_journal, judge_run
 from loadproof.load.measured import measure
 from loadproof.load.offered import offered
 from loadproof.metronome.__main__ import main as metronome
-from loadproof.plain_words import dotted, problems_of
+from loadproof.profile_flags import read_profile
 from loadproof.report.progress import ProgressLine
 from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
-from loadproof.requirements import VARIABLE as REQUIRE
 from loadproof.requirements import required
 from loadproof.serving import serve_here
-from loadproof.strict_yaml import read_strict
 from loadproof.tools.environments import sync, tool_rows
 from loadproof.verdict import EXIT_CODES, merge
 
@@ -45,27 +41,30 @@ app = typer.Typer(
 tools_app = typer.Typer(invoke_without_command=True, help="The tools: what is pinned, what is installed.")
 app.add_typer(tools_app, name="tools")
 
-Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything drawn; shown in run.json.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything that is drawn.")]
 ProfileFile = Annotated[Path | None, typer.Option("--profile", help="A YAML file with the absorber's profile.")]
 Ttft = Annotated[float | None, typer.Option("--ttft-s", help="Time to first token, in seconds.")]
 Itl = Annotated[float | None, typer.Option("--itl-s", help="Time between tokens, in seconds.")]
 Tokens = Annotated[int | None, typer.Option("--output-tokens", help="Where the model stops by itself.")]
 
 
-def _read_profile(file: Path | None, ttft_s: float | None, itl_s: float | None, tokens: int | None) -> Profile:
-    base = read_strict(file, Profile) if file else Profile()
-    flags = {"ttft_s": ttft_s, "itl_s": itl_s, "output_tokens": tokens}
-    try:
-        return Profile.model_validate({**base.model_dump(), **{k: v for k, v in flags.items() if v is not None}})
-    except ValidationError as error:
-        told = (f"--{dotted(where).replace('_', '-')}: {what}" for where, what in problems_of(error, Profile))
-        raise UsageProblem("\n".join(told)) from error
-
-
 def _new_folder(prefix: str = "") -> Path:
     """Return a name for a folder that is not there yet; who writes into it makes it."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
     return Path("runs") / f"{prefix}{stamp}-{os.getpid()}"
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 -- as typer calls it
+    if value:
+        console().print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    *, version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True)] = False
+) -> None:
+    """Judge LLM load generators: did the tool offer the load that was asked, and are its claims true?"""
 
 
 @app.command("run")
@@ -78,7 +77,7 @@ def run_command(
     """Run the case with the real tool, record, measure and judge."""
     must = required()
     jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed)
-    out_console, err_console = console(), console(stderr=True)
+    err_console = console(stderr=True)
     for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
         err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
     judgements: list[Judgement] = []
@@ -89,7 +88,8 @@ def run_command(
         _show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
     absent = sorted({job.tool.name for job in jobs if job.executable is None} & must)
     if absent:
-        out_console.print(f"required ({REQUIRE}) and not installed: {', '.join(absent)}", markup=False, soft_wrap=True)
+        text = f"required (LOADPROOF_REQUIRE) and not installed: {', '.join(absent)}"
+        console().print(text, markup=False, soft_wrap=True)
         return Exit.BROKEN
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
 
@@ -106,7 +106,7 @@ def _show(judgements: list[Judgement], where: list[str], again: list[str]) -> No
             title = f"{judgement.verdict.case} x {judgement.verdict.tool}: claims (shown, not judged)"
             shown.print(claims_table(judgement.claims, title))
     if judgements:
-        shown.print(findings_table(judgements))
+        shown.print(findings_table(judgements, shown.width))
     for judgement, folder, command in zip(judgements, where, again, strict=False):
         for line in attention(judgement, folder, command):
             shown.print(line, markup=False, soft_wrap=True)
@@ -134,7 +134,7 @@ def judge_command(
     else:
         raise UsageProblem("name run folders and nothing else, or both --case and --journal (with --claims and --tool "
                            "if you like)")  # fmt: skip
-    _show(judgements, where, [shlex.join(["loadproof", *sys.argv[1:]])] * len(where))
+    _show(judgements, where, [""] * len(where))  # judging again says the same again
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
 
 
@@ -148,7 +148,7 @@ def observe_command(
     seed: Seed = 0,
 ) -> int:  # fmt: skip
     """Run any command against the absorber and print what it offered; no case, nothing is judged."""
-    behaviour = _read_profile(profile, ttft_s, itl_s, output_tokens)
+    behaviour = read_profile(profile, ttft_s, itl_s, output_tokens)
     where = out or _new_folder("observe-")
     with ProgressLine(console(stderr=True)) as progress:
         seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress))
@@ -159,7 +159,8 @@ def observe_command(
     for name, value in lines:
         shown.print(f"{name + ':':30}{value}", markup=False, soft_wrap=True)
     if seen.ended.exit_code != 0 or seen.ended.stopped_because:
-        shown.print(seen.log, markup=False, soft_wrap=True)
+        shown.print(seen.log or "(its output is empty)", markup=False, soft_wrap=True)
+        sys.stderr.write(f"loadproof: broken: {command[0]} {seen.ended.says()}\n")
         return Exit.BROKEN
     return Exit.CLEAN
 
@@ -172,7 +173,7 @@ def serve_command(
     journal: Annotated[Path | None, typer.Option(help="Where the journal goes; a new folder by default.")] = None,
 ) -> int:  # fmt: skip
     """Run the absorber alone, until Ctrl-C, for a person with another terminal."""
-    behaviour = _read_profile(profile, ttft_s, itl_s, output_tokens)
+    behaviour = read_profile(profile, ttft_s, itl_s, output_tokens)
     return serve_here(behaviour, host, port, journal or _new_folder("serve-"), console())
 
 
@@ -180,11 +181,12 @@ def serve_command(
 def tools_command(context: typer.Context) -> int:
     """Show a table of the tools: pinned version, installed, where, size."""
     if context.invoked_subcommand is None:
+        required()
         shown = console()
         for row in tool_rows():
             size = f"{row.size_mb} MB" if row.size_mb is not None else ""
             state = "installed" if row.installed else "not installed"
-            shown.print(f"{row.name:20}{row.version:12}{state:15}{size:>9}  {row.where if row.installed else row.how}",
+            shown.print(f"{row.name:20}{row.version:12}{state:15}{size:>9}  {row.where or row.how}",
                         markup=False, soft_wrap=True)  # fmt: skip
     return Exit.CLEAN
 
@@ -205,13 +207,6 @@ _PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_opti
 def metronome_command(context: typer.Context) -> int:
     """Run the reference sender; `loadproof metronome --help` lists its options."""
     return metronome(context.args)
-
-
-@app.command("version")
-def version_command() -> int:
-    """Print the version."""
-    console().print(__version__)
-    return Exit.CLEAN
 
 
 def main(argv: list[str] | None = None) -> int:

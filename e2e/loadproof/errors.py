@@ -12,7 +12,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes of every `loadproof` command (design: 2 is `unclear`, so usage is sysexits' 64)."""
+    """Exit codes of every `loadproof` command; 2 is `unclear`, so usage is sysexits' 64."""
 
     CLEAN = 0
     FAIL = 1

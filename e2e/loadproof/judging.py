@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from loadproof.case import read_case
-from loadproof.checks.claims import beside, required_but_not_judged
+from loadproof.checks.claims import beside, required_but_not_judged, unreadable
 from loadproof.checks.every import ask_all
 from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.journal import FILE_NAME, read_journal
@@ -73,8 +73,13 @@ def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Fin
     broken = ""
     if ended is not None and not measure(journal).requests.n:
         broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
-    reported = tool_named(record.tool).claims(folder.tool_out)
-    return broken, *_judge(case, record.tool, journal, reported, ended.ended_ns if ended else None)
+    unread: tuple[Finding, ...] = ()
+    try:
+        reported = tool_named(record.tool).claims(folder.tool_out)
+    except BrokenRun as error:  # what the tool says is of no use then; what it did is judged all the same
+        reported, unread = None, (unreadable(str(error).replace(f"{folder.path}/", "")),)
+    findings, claims = _judge(case, record.tool, journal, reported, ended.ended_ns if ended else None)
+    return broken, (*findings, *unread), claims
 
 
 def _how_it_broke(folder: RunFolder, record: RunRecord) -> str:

@@ -1,6 +1,6 @@
 """What does a tool say of itself, in one shape for all tools?
 
-The form of `claims.json` (design: section 4), which a person's own tool may leave, and into which every
+The form of `claims.json` (docs/own-tool.md), which a person's own tool may leave, and into which every
 adapter reads its tool's files. Everything is optional: what a tool does not say is absent.
 """
 
@@ -66,5 +66,7 @@ def read_claims(path: Path) -> Reported:
     """Read a `claims.json`. Raises BrokenRun naming the field that is wrong."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Reported)
-    except (OSError, msgspec.DecodeError) as error:
+    except OSError as error:
+        raise BrokenRun(f"{path}: the claims cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
         raise BrokenRun(f"{path}: is not a claims file: {error}; its form is in docs/own-tool.md") from error

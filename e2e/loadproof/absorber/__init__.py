@@ -1,1 +1,1 @@
-"""The absorber: our recording OpenAI-compatible server, a process of its own. See design: section 3."""
+"""The absorber: our recording OpenAI-compatible server, a process of its own."""

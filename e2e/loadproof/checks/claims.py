@@ -26,6 +26,12 @@ def beside(reported: Reported, truth: Reported) -> tuple[Claim, ...]:
     )  # fmt: skip
 
 
+def unreadable(why: str) -> Finding:
+    """Return the finding of claims that cannot be read; the load is judged without them."""
+    return Finding(check="claims.readable", requirement="the tool's claims can be read", expected="readable",
+                   measured="not readable", n=0, outcome=Outcome.UNSUPPORTED, detail=why)  # fmt: skip
+
+
 def required_but_not_judged(claims: tuple[Claim, ...]) -> Finding:
     """Return the finding of a case that asks for claims to be judged."""
     return Finding(check="claims.required", requirement="the tool's claims agree with the journal",

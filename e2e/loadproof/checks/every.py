@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadproof.checks import concurrency, count, instrument, payload, rate
+from loadproof.checks import arrivals, concurrency, count, instrument, payload, rate
 from loadproof.checks.question import Question
 from loadproof.errors import UsageProblem
 from loadproof.plain_words import nearest
@@ -25,6 +25,7 @@ CHECKS: dict[str, Callable[[Question], Iterator[Finding]]] = {
     "count": count.findings,
     "payload": payload.findings,
     "rate": rate.findings,
+    "arrivals": arrivals.findings,
     "concurrency": concurrency.findings,
     "instrument": instrument.findings,
 }
@@ -32,6 +33,8 @@ CHECKS: dict[str, Callable[[Question], Iterator[Finding]]] = {
 MAY_BE_ALLOWED = (
     *(f"payload.{name}" for name in ("path", "model", "stream", "ignore_eos", "max_tokens", "prompt_tokens")),
     "rate.mean",
+    "arrivals.even",
+    "arrivals.silence",
     *(f"concurrency.{name}" for name in ("slots", "refill", "ramp")),
 )
 

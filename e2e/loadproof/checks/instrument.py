@@ -1,11 +1,11 @@
 """instrument: was the absorber itself on time, so that the other findings may rest on it?
 
 Late when the p99 lateness of chunks (ours, not a slow client's) is above max(1 ms, 5 % of the interval), or
-more than 1 % of requests had a loop lag above 5 ms, or the clock jumped by more than 1 ms (design: section 5).
+more than 1 % of requests had a loop lag above 5 ms, or the clock jumped by more than 1 ms.
 `weighed` then turns failures that rest on our writes into unclear: concurrency, and a rate with a cap, when it was
-late; any rate when the clock jumped, or when arrivals were stamped by our own reads and the loop once stood still for
-so long (1 % of the span, the floor of every rate finding) that this could be the deviation. Count and payload keep
-theirs, and a pass stays a pass. No hypothesis is tested here: measured against bounds, from one chunk on. Cannot see:
+late; any rate, and arrivals, when the clock jumped, or when arrivals were stamped by our own reads and the loop once
+stood still for so long (1 % of the span, the floor of every rate finding) that this could be the deviation. Count and
+payload keep theirs, and a pass stays a pass. No hypothesis is tested here: bounds, from one chunk on. Cannot see:
 a loop that stood still while nothing was due.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loadproof.load.instrument import Timekeeping
 
 CLOCK_JUMP_S = 0.001
-LATE = "the absorber was late (a busy machine?); a failure that rests on its writes would be unclear, a pass stays"
+LATE = "loadproof's own server was late here (a busy machine?); a failure that rests on that would be unclear"
 LATE_READS = 0.01
 STANDSTILL = 0.01
 
@@ -57,10 +57,22 @@ def findings(question: Question) -> Iterator[Finding]:
                   expected=f"p99 <= {late_bound_s(kept) * 1e3:.1f} ms", measured=shown,
                   outcome=Outcome.UNCLEAR if detail else Outcome.PASS, n=kept.chunks, counted=False,
                   evidence=EVIDENCE, detail=detail)  # fmt: skip
+    yield from _other_profile(question)
     jumped = clock_jumped(kept)
     yield Finding(check="instrument.clock", requirement="the clock did not jump",
                   expected=f"<= {CLOCK_JUMP_S * 1e3:g} ms", measured=f"{kept.clock_jump_s * 1e3:.3f} ms",
                   outcome=Outcome.UNCLEAR if jumped else Outcome.PASS, n=2, evidence=EVIDENCE)  # fmt: skip
+
+
+def _other_profile(question: Question) -> Iterator[Finding]:
+    """Yield a finding where the server was told otherwise than the case says, as a person's `serve` may be."""
+    asked, told = question.expected.absorber.model_dump(), question.load.profile
+    differing = [name for name in asked if name in told and told[name] != asked[name]]
+    if differing:
+        yield Finding(check="instrument.profile", requirement="the server did as the case says",
+                      expected=", ".join(f"{name} {asked[name]}" for name in differing),
+                      measured=", ".join(f"{name} {told[name]}" for name in differing), outcome=Outcome.UNCLEAR, n=1,
+                      evidence=EVIDENCE, detail="serve with the case's own profile, or judge another case")  # fmt: skip
 
 
 def _doubtful(question: Question) -> tuple[str, ...]:
@@ -70,7 +82,8 @@ def _doubtful(question: Question) -> tuple[str, ...]:
     arrivals = clock_jumped(kept) or (kept.stamped < KERNEL_STAMPED and stood_still)
     writes = clock_jumped(kept) or was_late(kept)
     rates = writes if isinstance(asked, RateLoad) and asked.cap is not None else arrivals
-    return (*(("concurrency.",) if writes else ()), *(("rate.",) if rates else ()))
+    resting = {"concurrency.": writes, "rate.": rates, "arrivals.": arrivals}
+    return tuple(name for name, doubtful in resting.items() if doubtful)
 
 
 def _span_s(question: Question) -> float:

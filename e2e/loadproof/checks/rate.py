@@ -2,7 +2,7 @@
 
 Null hypothesis: an honest sender at the asked rate, under the spacing that the case declares for the tool, whose
 first request is up to 0.3 s late and which pauses up to 0.1 s. Statistic, floor and smallest n per spacing
-(statistics.md: rate; numbers and sources in `stats`): poisson and gamma by the exact chi-squared interval of the
+(docs/statistics.md: rate; numbers and sources in `stats`): poisson and gamma by the exact chi-squared interval of the
 end-point rate, failing only beyond 1 % (false alarms below 1e-6; from 50 requests on, more for gaps that vary more,
 and 1 s); fixed-span by bounds for the end-point rate (1e-6; from 50 requests and 5 s on); constant by the half-lag
 slope within max(1 %, 2/n) (a bound, no law: none in 1,500 seeded runs; from 50 requests and 2 s on).

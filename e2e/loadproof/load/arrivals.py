@@ -2,7 +2,7 @@
 
 Two estimators, both infinite where requests arrived in no time at all: the end-point rate, whose law is exact
 for random arrivals, and the slope by half-lag medians, which a late first send or a pause does not move, for even
-spacing (statistics.md: rate). Left out: which deviation is too much, and how the gaps are distributed.
+spacing (docs/statistics.md: rate). Left out: which deviation is too much, and how the gaps are distributed.
 """
 
 from __future__ import annotations

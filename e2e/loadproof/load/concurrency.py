@@ -1,7 +1,7 @@
 """How many requests were in flight, and how well was that number held?
 
 In flight runs from arrival to `Requests.end_ns`; ends come before starts on ties. The plateau runs from the
-first time at the peak to the last start (statistics.md: concurrency). Left out: stages and waves; what is enough.
+first time at the peak to the last start (docs/statistics.md: concurrency). Left out: stages and waves; what is enough.
 """
 
 from __future__ import annotations

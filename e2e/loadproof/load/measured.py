@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Load:
-    """What was offered. `model` is the served name; `tool_ended_ns` is when the tool's process was gone, if known."""
+    """What was offered.
+
+    `model` is the served name, `profile` what the server was told, `tool_ended_ns` when the tool's process was gone,
+    if known.
+    """
 
     requests: Requests
     timekeeping: Timekeeping
     model: str
+    profile: dict[str, object]
     tool_ended_ns: int | None = None
 
     @property
@@ -30,4 +35,5 @@ class Load:
 
 def measure(journal: Journal, *, tool_ended_ns: int | None = None) -> Load:
     """Measure a journal."""
-    return Load(measure_requests(journal), measure_timekeeping(journal), journal.metadata.model, tool_ended_ns)
+    told = journal.metadata
+    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile, tool_ended_ns)

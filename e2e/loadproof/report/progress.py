@@ -40,7 +40,10 @@ class ProgressLine:
     def __call__(self, progress: Progress) -> None:
         """Show how far a run is."""
         total = "" if progress.expected is None else f" / {progress.expected}"
-        text = f"{progress.case} x {progress.tool}: {progress.seen}{total} requests, {progress.elapsed_s:.0f} s"
+        waits = "" if progress.seen else ", waiting for the first"
+        if progress.expected is not None and progress.seen >= progress.expected:
+            waits = ", waiting for the tool to end"
+        text = f"{progress.case} x {progress.tool}: {progress.seen}{total} requests, {progress.elapsed_s:.0f} s{waits}"
         if self._console.is_terminal:
             if self._status is None:
                 self._status = self._console.status("")

@@ -29,6 +29,7 @@ STYLES = {
     Outcome.BROKEN: "bold magenta",
 }
 PLAIN_WIDTH = 160
+WIDE = 130
 FINDING_WIDTH = 24  # a case's long name must not take the room that the findings need
 
 
@@ -46,11 +47,15 @@ def outcome_text(finding: Finding) -> Text:
     return Text(word if finding.counted else f"({word})", STYLES[finding.outcome])
 
 
-def findings_table(judgements: Sequence[Judgement]) -> Table:
-    """Return the findings of several runs in one table."""
+def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) -> Table:
+    """Return the findings of several runs in one table; where `width` is narrow, without what each requires.
+
+    A broken run has no findings to show: whatever they say rests on a run that did not end as it must.
+    """
+    wide = width >= WIDE
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH)
-    for name in ("requirement", "expected", "measured"):
+    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH, min_width=FINDING_WIDTH - 1)
+    for name in ("requirement", "expected", "measured") if wide else ("expected", "measured"):
         table.add_column(name, overflow="fold")
     table.add_column("n", justify="right")
     table.add_column("smallest visible", overflow="fold")
@@ -58,13 +63,18 @@ def findings_table(judgements: Sequence[Judgement]) -> Table:
     for judgement in judgements:
         verdict = judgement.verdict
         table.add_row(Text(verdict.case, "bold"), Text(verdict.tool, "bold"))
-        for finding in judgement.findings:
-            cells = (finding.check, finding.requirement, finding.expected, finding.measured, str(finding.n),
+        for finding in _shown(judgement):
+            required = (finding.requirement,) if wide else ()
+            cells = (finding.check, *required, finding.expected, finding.measured, str(finding.n),
                      finding.smallest_deviation)  # fmt: skip
             table.add_row(*map(Text, cells), outcome_text(finding))
         word = Text(verdict.outcome.value.upper(), STYLES[verdict.outcome])
-        table.add_row(Text("verdict", "bold"), "", "", "", "", "", word, end_section=True)
+        table.add_row(Text("verdict", "bold"), *[""] * (len(table.columns) - 2), word, end_section=True)
     return table
+
+
+def _shown(judgement: Judgement) -> Sequence[Finding]:
+    return () if judgement.verdict.outcome is Outcome.BROKEN else judgement.findings
 
 
 def summary_line(judgement: Judgement, folder: str) -> Text:
@@ -107,13 +117,13 @@ def _difference(claim: Claim) -> str:
 
 
 def attention(judgement: Judgement, folder: str, repeat: str) -> list[str]:
-    """Return lines about everything that is not a plain pass, and how to repeat it; empty when all passed."""
+    """Return lines about everything that is not a plain pass, and `repeat` if there is something to repeat."""
     verdict = judgement.verdict
     lines = [f"{verdict.case} x {verdict.tool}: {verdict.outcome.value}: {verdict.reason}"] if verdict.reason else []
-    for finding in judgement.findings:
+    for finding in _shown(judgement):
         if finding.outcome is not Outcome.PASS or finding.detail:
             lines += _spelled_out(verdict, finding, folder)
-    if verdict.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}:
+    if repeat and verdict.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}:
         lines.append(f"  again: {repeat}")
     return lines
 

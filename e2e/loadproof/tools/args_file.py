@@ -7,9 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from loadproof.errors import UsageProblem
+from loadproof.plain_words import nearest
 from loadproof.tools.base import Setting
 
-_PLACEHOLDER = re.compile(r"\{(base_url|model|tokenizer|out|seed)\}")
+PLACEHOLDERS = ("base_url", "model", "tokenizer", "out", "seed")
+_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_IN_BRACES = re.compile(r"\{(\w+)\}")
 
 
 def read_args(path: Path) -> list[str]:
@@ -21,6 +24,9 @@ def read_args(path: Path) -> list[str]:
     arguments = [line for line in lines if line and not line.startswith("#")]
     if not arguments:
         raise UsageProblem(f"{path}: holds no argument; write one per line")
+    for word in _IN_BRACES.findall(" ".join(arguments)):
+        if word not in PLACEHOLDERS and (near := nearest(word, PLACEHOLDERS)):
+            raise UsageProblem(f"{path}: nothing replaces {{{word}}}{near}")
     return arguments
 
 

@@ -98,7 +98,7 @@ def tool_rows() -> list[ToolRow]:
 def _row(tool: str, package: Package) -> ToolRow:
     lock = read_lock(tool)
     environment = environment_dir(lock)
-    whole = _whole(environment)
+    whole, version = _whole(environment), lock.version
     installed, where, size_mb = whole is not None, str(environment) if whole else "", whole.size_mb if whole else None
     try:
         own = own_build(package.own_build)
@@ -106,9 +106,9 @@ def _row(tool: str, package: Package) -> ToolRow:
         installed, where, size_mb = False, str(problem), None
     else:
         if own is not None:
-            installed, where, size_mb = True, f"{own} ({package.own_build})", None
+            installed, where, size_mb, version = True, f"{own} ({package.own_build})", None, "own build"
     how = f"loadproof tools sync {tool} (about {lock.size_mb} MB), or {package.own_build}=/path/of/{package.program}"
-    return ToolRow(name=tool, version=lock.version, installed=installed, where=where, size_mb=size_mb, how=how)
+    return ToolRow(name=tool, version=version, installed=installed, where=where, size_mb=size_mb, how=how)
 
 
 async def sync(tool: str, *, say: Say, deadline_s: float = SYNC_DEADLINE_S) -> Path:

@@ -20,7 +20,7 @@ BY_RANK = (
     "verdict plain_words words cache live host chat_template record ended interruptible process_tree",
     "tools.names absorber.profile",
     "arrival tokenizer strict_yaml reported journal process requirements",
-    "expected load",
+    "expected load profile_flags",
     "case metronome tools absorber simulators",
     "checks run_folder",
     "judging",

@@ -88,7 +88,7 @@ def test_an_interval_contains_its_ends() -> None:
 
 @pytest.mark.parametrize("n", [51, 600, 10_000])
 def test_the_smallest_deviations_are_the_written_formulas(n: int) -> None:
-    # statistics.md, at the end: poisson rate (z + 1.28) / sqrt(n - 1); fixed-span and constant: the bounds
+    # docs/statistics.md, at the end: poisson rate (z + 1.28) / sqrt(n - 1); fixed-span and constant: the bounds
     assert stats.gamma_rate_smallest_deviation(n - 1) == pytest.approx((4.8916 + 1.2816) / math.sqrt(n - 1), rel=1e-4)
     assert stats.gamma_rate_smallest_deviation(n - 1, 4.0) == pytest.approx(
         stats.gamma_rate_smallest_deviation(n - 1) / 2

@@ -1,0 +1,103 @@
+"""Do stalls, groups and random gaps fail where even spacing was declared, and honest senders never?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from loadproof.load.evenness import measure_evenness
+from loadproof.verdict import Finding, Outcome
+from tests.unit import forge
+from tests.unit.forge import Seconds, ask, journal, rate_case
+
+RATE, N = 20.0, 200
+PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.UNCLEAR
+
+
+def judged(times: Seconds, *, rate: float = RATE, arrival: str = "constant") -> dict[str, Finding]:
+    return ask(rate_case(len(times), rate, arrival), journal(times, tokens=1))
+
+
+def outcomes(times: Seconds, *, rate: float = RATE) -> tuple[Outcome, Outcome]:
+    found = judged(times, rate=rate)
+    return found["arrivals.even"].outcome, found["arrivals.silence"].outcome
+
+
+def stalled(gap_s: float, *, at: int = 180) -> Seconds:
+    """Even spacing in which one gap is `gap_s` instead of 1/rate."""
+    times = forge.constant(N, RATE)
+    times[at:] += gap_s - 1 / RATE
+    return times
+
+
+def grouped(size: int) -> Seconds:
+    return np.floor(np.arange(N) / size) * size / RATE
+
+
+def test_even_spacing_passes_with_its_bounds_shown() -> None:
+    found = judged(forge.constant(N, RATE))
+    even, silence = found["arrivals.even"], found["arrivals.silence"]
+    assert (even.outcome, even.n, even.expected, even.measured) == (PASS, N - 20, "<= 5.0 ms", "0.0 ms")
+    assert (silence.outcome, silence.n, silence.measured, silence.smallest_deviation) == (PASS, N, "0.050 s", "0.300 s")
+
+
+@pytest.mark.parametrize("at", [20, 100, 180, 199])
+def test_one_gap_just_above_the_bound_is_a_silence(at: int) -> None:
+    assert outcomes(stalled(0.299, at=at))[1] is PASS
+    assert outcomes(stalled(0.301, at=at))[1] is FAIL
+
+
+def test_a_stall_that_the_slope_does_not_see_is_seen_here() -> None:
+    found = judged(stalled(5.0))
+    assert (found["rate.mean"].outcome, found["arrivals.silence"].outcome) == (PASS, FAIL)
+
+
+@pytest.mark.parametrize("size", [2, 4, 10])
+def test_groups_fail_although_the_rate_is_right(size: int) -> None:
+    found = judged(grouped(size))
+    assert found["rate.mean"].outcome is PASS
+    assert found["arrivals.even"].outcome is FAIL
+    assert "groups" in found["arrivals.even"].detail
+
+
+@pytest.mark.parametrize(("shift_s", "outcome"), [(0.0048, PASS), (0.0052, FAIL)])
+def test_three_of_four_late_are_measured_by_the_median(shift_s: float, outcome: Outcome) -> None:
+    times = forge.constant(N, RATE)
+    times[np.arange(N) % 4 != 0] += shift_s
+    assert outcomes(times)[0] is outcome
+
+
+def test_exponential_gaps_fail() -> None:
+    assert outcomes(forge.poisson(600, 40.0, np.random.default_rng(3)), rate=40.0)[0] is FAIL
+
+
+def test_a_slow_rate_has_a_bound_of_a_tenth_of_its_gap() -> None:
+    assert judged(forge.constant(N, 2.0), rate=2.0)["arrivals.even"].expected == "<= 50.0 ms"
+
+
+def test_too_few_say_what_is_enough() -> None:
+    found = judged(forge.constant(60, RATE))
+    assert found["arrivals.even"].outcome is UNCLEAR
+    assert "50 are enough" in found["arrivals.even"].detail
+    assert judged(np.zeros(1))["arrivals.silence"].outcome is UNCLEAR
+
+
+@pytest.mark.parametrize("arrival", ["poisson", "fixed-span", "gamma(2)"])
+def test_nothing_is_asked_of_random_spacing(arrival: str) -> None:
+    assert not [name for name in judged(grouped(10), arrival=arrival) if name.startswith("arrivals.")]
+
+
+def test_residuals_against_a_straight_fit() -> None:
+    """The same line by another way: numpy's least squares through arrivals without outliers."""
+    times = forge.constant(N, RATE) + np.random.default_rng(1).uniform(0, 0.004, N)
+    slope, origin = np.polyfit(np.arange(N), times, 1)
+    residuals = times - (origin + slope * np.arange(N))
+    spread = np.median(residuals[times >= 1]) - np.quantile(residuals[times >= 1], 0.02)
+    assert measure_evenness(times).median_late_s == pytest.approx(spread, abs=3e-4)
+
+
+@pytest.mark.parametrize("pauses_per_s", [0.05, 0.3, 1.0])
+def test_honest_senders_raise_no_alarm(pauses_per_s: float) -> None:
+    for seed in range(60):
+        sent = forge.sent(forge.constant(600, 40.0), np.random.default_rng(seed), pauses_per_s=pauses_per_s)
+        assert outcomes(sent - sent[0], rate=40.0) == (PASS, PASS), seed
