@@ -1,8 +1,8 @@
 """arrivals: were evenly spaced requests really evenly spaced?
 
 Null hypothesis: an honest sender of one request every 1/rate seconds, which pauses up to 0.1 s. Two findings, for
-declared `constant` spacing only (docs/statistics.md: arrivals, constant). even: the median residual from the half-lag line
-is at most max(5 ms, 0.1/rate); honest senders reach 1.5 ms, groups and random gaps tens of ms; from 50 arrivals after
+declared `constant` spacing only (docs/statistics.md: arrivals). even: the median residual from the half-lag line is
+at most max(5 ms, 0.1/rate); honest senders reach 1.5 ms, groups and random gaps tens of ms; from 50 arrivals after
 the first second on. silence: no gap longer than 1/rate + 0.25 s, at any n. Bounds, no law: no alarm in the honest
 runs of the tests. p90 and the worst lateness are told when it fails, not judged. Cannot see: a burst within the first
 second. Left out: random spacing, of which nothing is judged but the rate.

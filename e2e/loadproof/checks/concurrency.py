@@ -1,6 +1,6 @@
 """concurrency: was the asked number of requests in flight, and was a freed slot used again at once?
 
-Null hypothesis: an honest client with C slots, each used again at once. Three findings (docs/statistics.md: concurrency).
+Null hypothesis: an honest client with C slots, each used again at once (docs/statistics.md: concurrency).
 slots: the peak is exactly C, both sides, at any n. refill: the turnaround of a slot is at most max(20 ms, 5 % of the
 median latency), from max(2C, 50) starts on a plateau of at least 4 median latencies on. ramp: the peak is reached
 within 0.25 s + C x 0.5 ms, at any n. Exact or bounded, no sampling error, so no rate of false alarms; honest clients

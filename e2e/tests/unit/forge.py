@@ -1,6 +1,6 @@
 """Journals of clients that never ran: what would the absorber have recorded of a sender that behaves like this?
 
-Arrivals by law, an honest sender's noise (docs/statistics.md: single-threaded, 0.05-0.2 ms a send, 0.1-3 ms jitter, pauses
+Arrivals by law, an honest sender's noise (docs/statistics.md: one thread, 0.05-0.2 ms a send, 0.1-3 ms jitter, pauses
 of 20-100 ms, a first send up to 0.3 s late) or a closed loop, then a journal of replies that were written on plan. A
 wrong kind is a change of one of these, or of single rows. Everything random comes from a generator that the caller
 seeds. Left out: bytes and headers; the absorber's own tests have them.
