@@ -31,6 +31,11 @@ deadline_s: 3
 """
 
 
+def environment_of_tests() -> dict[str, str]:
+    """Return ours without what a session demands of its tools."""
+    return {name: value for name, value in os.environ.items() if name != "LOADPROOF_REQUIRE"}
+
+
 @dataclass(frozen=True)
 class Told:
     """How a command ended."""
@@ -65,8 +70,9 @@ class Shell:
     def tell(self, *argv: str, **env: str) -> Told:
         """Run `loadproof argv`."""
         done = subprocess.run(
-            [sys.executable, "-m", "loadproof", *argv], cwd=self.folder, env={**os.environ, MARK: self.mark, **env},
-            capture_output=True, text=True, check=False, timeout=120,
+            [sys.executable, "-m", "loadproof", *argv], cwd=self.folder,
+            env={**environment_of_tests(), MARK: self.mark, **env}, capture_output=True, text=True, check=False,
+            timeout=120,
         )  # fmt: skip
         return Told(done.returncode, done.stdout, done.stderr)
 
@@ -118,6 +124,8 @@ BAD = [
     Bad("missing tool file", "run good --tool metronome", ("no metronome.args in good", "it has: command")),
     Bad("no such case", "run godo", ("godo: no such case folder", "did you mean 'good'?")),
     Bad("unknown tool", "run good --tool metronom", ("metronom: unknown tool", "did you mean 'metronome'?")),
+    Bad("misspelt placeholder", "run good", ("command.args: nothing replaces {baseurl}; did you mean 'base_url'?",),
+        {"good/command.args": "sh\n-c\necho {baseurl}\n"}),
     Bad("tool without a file or an adapter", "run good --tool vllm", ("no vllm-bench.args in good", "it has: command")),
     Bad("out inside the case", "run good --out good/runs", ("good/runs: lies in the case good", "another --out")),
     Bad("run folder in use", "run good --out out", ("out/good-command: is not an empty folder", "another --out"),
@@ -166,7 +174,7 @@ BAD = [
     Bad("judge both", "judge good --case good --journal j", ("name run folders and nothing else",)),
     Bad("judge a run with claims", "judge good --claims c.json", ("name run folders and nothing else",)),
     Bad("judge no journal", "judge --case good --journal j", ("there is no journal; name the folder that `loadproof",)),
-    Bad("judge with no claims", "judge --case good --journal j --claims c.json", ("c.json: is not a claims file",)),
+    Bad("judge with no claims", "judge --case good --journal j --claims c.json", ("c.json: the claims cannot",)),
     Bad("judge with an unknown tool", "judge --case good --journal j --tool comand", ("did you mean 'command'?",)),
     Bad("allowance for an unknown check", "run good", ("payload.max_token'", "did you mean 'payload.max_tokens'?"),
         _expected("deadline_s", "tools: {command: {allowances: [{check: payload.max_token, because: x}]}}\ndeadline_s"),
@@ -285,8 +293,6 @@ BROKEN = [
     Broken("chatty", CHATTY, ("command ended with exit code 9", "  the last words", "  red yyy")),
     Broken("is-ended-by-a-signal", "import os\nos.kill(os.getpid(), 11)", ("command was ended by SIGSEGV after",)),
     Broken("orphan", "", ("orphan.py: cannot be started: the interpreter that its first line names is not there",)),
-    Broken("bad-claims", SEND + "open(sys.argv[2] + '/claims.json', 'w').write('{\"completd\": 1}')",
-           ("claims.json: is not a claims file", "completd")),
 ]  # fmt: skip
 
 
@@ -349,6 +355,18 @@ def test_a_killed_absorber_ends_the_tool_before_its_deadline(wreck: Wreck) -> No
     record = json.loads((wreck.shell.folder / "out" / "absorber-is-killed-command" / "run.json").read_text())
     assert record["tool_ended"]["stopped_because"] == "was stopped because the absorber had ended"
     assert record["absorber_ended"]["exit_code"] == -9
+
+
+def test_claims_that_cannot_be_read_cost_the_claims_and_not_the_judgement(shell: Shell) -> None:
+    shell.tool(SEND + "open(sys.argv[2] + '/claims.json', 'w').write('{\"completd\": 1}')")
+    told = shell.tell("run", "good", "--out", "out")
+    run = shell.folder / "out" / "good-command"
+    found = {one["check"]: one for one in json.loads((run / "findings.json").read_bytes())}
+    assert found["count.requests"]["outcome"] == "pass", told
+    assert found["claims.readable"]["outcome"] == "unsupported"
+    assert "tool/claims.json: is not a claims file" in found["claims.readable"]["detail"]
+    assert "completd" in told.out
+    assert json.loads((run / "claims.json").read_bytes()) == []
 
 
 def test_a_child_that_the_tool_leaves_behind_is_ended_too(shell: Shell) -> None:

@@ -63,14 +63,17 @@ def _command(argv: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "loadproof", *argv]
 
 
+ORDINARY = {name: value for name, value in os.environ.items() if name != "LOADPROOF_REQUIRE"}  # that is ours
+
+
 def tell(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(_command(argv), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
+    return subprocess.run(_command(argv), cwd=cwd, env={**ORDINARY, **(env or {})}, capture_output=True, text=True,
                           check=False, timeout=DEADLINE_S)  # fmt: skip
 
 
 @contextmanager
 def started(*argv: str, cwd: Path, mark: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(_command(argv), cwd=cwd, env={**os.environ, MARK: mark}, stdout=subprocess.PIPE,
+    with subprocess.Popen(_command(argv), cwd=cwd, env={**ORDINARY, MARK: mark}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:  # fmt: skip
         try:
             yield process
@@ -130,7 +133,7 @@ def test_with_a_row_less_the_count_fails(stored: Path) -> None:
     assert findings["count.requests"]["outcome"] == "fail"
     assert findings["count.requests"]["measured"] == "15"
     assert "small x metronome: count.requests: fail" in told.stdout
-    assert "  again: loadproof judge " in told.stdout
+    assert "  again: " not in told.stdout  # it would say the same again
 
 
 def test_a_missing_journal_is_broken(stored: Path) -> None:
@@ -186,7 +189,7 @@ def test_tools(tmp_path: Path) -> None:
         r"^inference-perf +0\.7\.0 +not installed +loadproof tools sync inference-perf", told.stdout, re.MULTILINE
     )
     own = tell("tools", cwd=tmp_path, env={"LOADPROOF_CACHE": str(cache), "LOADPROOF_INFERENCE_PERF": sys.executable})
-    assert re.search(rf"^inference-perf +0\.7\.0 +installed +{re.escape(sys.executable)} ", own.stdout, re.MULTILINE)
+    assert re.search(rf"^inference-perf +own build +installed +{re.escape(sys.executable)} ", own.stdout, re.MULTILINE)
 
 
 HELPS = {

@@ -220,3 +220,11 @@ def test_a_reply_is_as_long_as_the_server_talks_unless_it_must_ignore_eos(tmp_pa
     for eos, latency in {"true": 0.2, "false": 0.1}.items():
         expected = read_strict_text(text.replace("ignore_eos: true", f"ignore_eos: {eos}"), "e.yaml", Expected)
         assert Case(name="c", folder=tmp_path, expected=expected).latency_s == pytest.approx(latency)
+
+
+def test_a_program_may_lie_in_the_folder_and_a_plain_file_may_not(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, CLOSED, "command.args", "my-generator")
+    with pytest.raises(UsageProblem, match="my-generator: has no place in a case"):
+        read_case(folder)
+    (folder / "my-generator").chmod(0o755)
+    assert read_case(folder).tools_with_files() == ["command"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,6 +10,8 @@ from loadproof.case import Case
 from loadproof.journal import Journal
 from loadproof.verdict import Finding, Outcome, verdict_of
 from tests.unit.forge import (
+    ITL_S,
+    TTFT_S,
     ask,
     case,
     changed,
@@ -185,3 +188,13 @@ def test_a_leading_extra_does_not_stretch_the_span() -> None:
     slow = journal(np.concatenate([[-3000.0], constant(N, RATE * 0.9)]), late_s=one_late(0.5, n=N + 1))
     asked = rate_case(N, RATE, "constant", leading_extra_requests=1)
     assert rate_outcome(slow, asked) is UNCLEAR
+
+
+@pytest.mark.parametrize(("told", "outcome"), [({"ttft_s": 0.2, "itl_s": ITL_S}, UNCLEAR), ({"ttft_s": TTFT_S}, None)])
+def test_another_profile_than_the_cases_is_told(told: dict[str, object], outcome: Outcome | None) -> None:
+    forged = journal(LOOP)
+    served = Journal(forged.table, msgspec.structs.replace(forged.metadata, profile=told))
+    found = ask(closed_case(N, C), served).get("instrument.profile")
+    assert (found.outcome if found else None) is outcome
+    if found:
+        assert (found.expected, found.measured) == (f"ttft_s {TTFT_S}", "ttft_s 0.2")

@@ -179,3 +179,18 @@ def test_progress_on_a_terminal_is_one_line_that_goes_away() -> None:
     text = file.getvalue()
     assert "[red] x t: 2 requests, 1 s" in text
     assert text.endswith("\x1b[2K") or "\x1b[?25h" in text  # the cursor is back
+
+
+def test_a_narrow_terminal_shows_no_requirements_and_whole_names() -> None:
+    long = msgspec.structs.replace(PASSED, check="payload.prompt_tokens", requirement="bare text")
+    wide, narrow = (shown(findings_table([judged(long)], width), width) for width in (130, 80))
+    assert any("bare text" in line for line in wide)
+    assert not any("bare text" in line for line in narrow)
+    assert any("payload.prompt_tokens" in line for line in narrow)
+
+
+def test_a_broken_run_shows_no_findings() -> None:
+    judgement = judged(FAILED, reason="it broke")
+    broken = Judgement(msgspec.structs.replace(judgement.verdict, outcome=Outcome.BROKEN), judgement.findings, ())
+    assert not any(FAILED.check in line for line in shown(findings_table([broken])))
+    assert attention(broken, "run", "") == ["a case x a tool: broken: it broke"]
