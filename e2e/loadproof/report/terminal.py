@@ -29,7 +29,8 @@ STYLES = {
     Outcome.BROKEN: "bold magenta",
 }
 PLAIN_WIDTH = 160
-WIDE = 130
+WIDE, ROOMY = 130, 100
+OUTCOME_WIDTH = len(Outcome.UNSUPPORTED)
 FINDING_WIDTH = 24  # a case's long name must not take the room that the findings need
 
 
@@ -48,25 +49,28 @@ def outcome_text(finding: Finding) -> Text:
 
 
 def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) -> Table:
-    """Return the findings of several runs in one table; where `width` is narrow, without what each requires.
+    """Return the findings of several runs in one table.
+
+    Below `WIDE` columns without what each requires, below `ROOMY` without the smallest visible deviation either.
 
     A broken run has no findings to show: whatever they say rests on a run that did not end as it must.
     """
-    wide = width >= WIDE
+    wide, roomy = width >= WIDE, width >= ROOMY
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH, min_width=FINDING_WIDTH - 1)
     for name in ("requirement", "expected", "measured") if wide else ("expected", "measured"):
         table.add_column(name, overflow="fold")
     table.add_column("n", justify="right")
-    table.add_column("smallest visible", overflow="fold")
-    table.add_column("outcome", no_wrap=True)
+    if roomy:
+        table.add_column("smallest visible", overflow="fold")
+    table.add_column("outcome", no_wrap=True, min_width=OUTCOME_WIDTH)
     for judgement in judgements:
         verdict = judgement.verdict
         table.add_row(Text(verdict.case, "bold"), Text(verdict.tool, "bold"))
         for finding in _shown(judgement):
             required = (finding.requirement,) if wide else ()
-            cells = (finding.check, *required, finding.expected, finding.measured, str(finding.n),
-                     finding.smallest_deviation)  # fmt: skip
+            visible = (finding.smallest_deviation,) if roomy else ()
+            cells = (finding.check, *required, finding.expected, finding.measured, str(finding.n), *visible)
             table.add_row(*map(Text, cells), outcome_text(finding))
         word = Text(verdict.outcome.value.upper(), STYLES[verdict.outcome])
         table.add_row(Text("verdict", "bold"), *[""] * (len(table.columns) - 2), word, end_section=True)

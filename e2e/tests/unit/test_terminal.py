@@ -186,7 +186,9 @@ def test_a_narrow_terminal_shows_no_requirements_and_whole_names() -> None:
     wide, narrow = (shown(findings_table([judged(long)], width), width) for width in (130, 80))
     assert any("bare text" in line for line in wide)
     assert not any("bare text" in line for line in narrow)
-    assert any("payload.prompt_tokens" in line for line in narrow)
+    assert any("payload.prompt_tokens" in line and line.endswith("pass") for line in narrow)
+    assert narrow[-1].split() == ["verdict", "PASS"]
+    assert max(map(len, narrow)) <= 80
 
 
 def test_a_broken_run_shows_no_findings() -> None:
