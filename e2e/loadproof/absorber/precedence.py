@@ -3,8 +3,9 @@
 A fair scheduler lets a wake-up wait for the other's time slice. Where the system allows it (root, or `ulimit -r` of
 at least 2), the loop's thread is scheduled in real time, and the counting thread just below it: it holds the
 interpreter's lock now and then, and the loop would wait for whoever keeps it from running. p99 of our lateness
-with inference-perf at concurrency 8 on 2 cores, in interleaved runs: 3 to 10 ms with neither, 0.5 to 2.6 with the loop
-alone, 0.4 to 0.9 with both. Everything else stays as it is, threads that these start included.
+with inference-perf at concurrency 8 on 2 cores, three interleaved runs each: on a machine with other work 3.9 to 9.5 ms
+without and 0.3 to 1.3 with the loop alone; on a quiet one 0.5 to 2.6 with the loop alone and 0.4 to 0.9 with both.
+Everything else stays as it is, threads that these start included.
 """
 
 from __future__ import annotations

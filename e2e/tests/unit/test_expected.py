@@ -14,26 +14,8 @@ from loadproof.case import Case, Expected, StagesLoad, ToolDeclaration, warnings
 from loadproof.errors import UsageProblem
 from loadproof.strict_yaml import read_strict_text
 from loadproof.tools.names import TOOL_FILES
+from tests.unit.case_texts import CLOSED, RATE
 
-RATE = """\
-why: a fixed rate
-absorber: {ttft_s: 0.05, itl_s: 0.01}
-workload:
-  num_requests: 600
-  prompt_tokens: 128
-  max_tokens: 16
-  stream: true
-  ignore_eos: true
-load:
-  mode: rate
-  rate: 40
-tools:
-  vllm:
-    arrival: fixed-span
-"""
-CLOSED = RATE.replace("mode: rate\n  rate: 40", "mode: concurrency\n  concurrency: 8").replace(
-    "    arrival: fixed-span", "    leading_extra_requests: 1"
-)
 STAGES = RATE.replace("mode: rate\n  rate: 40", "mode: stages\n  stages:\n    - {rate: 40, duration_s: 15}")
 
 
