@@ -55,7 +55,7 @@ class Arrival:
         match = re.fullmatch(r"([^()]*)(?:\(([^()]*)\))?", text) if isinstance(text, str) else None
         name, shape = (match[1].strip(), match[2]) if match else ("", None)
         if name not in set(Law):
-            raise ValueError(f"expected one of {FORMS}, got {shown(text)}{nearest(name, Law)}")
+            raise ValueError(f"expected one of {FORMS}, got {shown(text)}{_meant(text, name)}")
         law = Law(name)
         if shape is None and law is Law.GAMMA:
             raise ValueError("gamma needs the shape of its gaps, as in gamma(0.5)")
@@ -67,6 +67,13 @@ class Arrival:
         """Return the text that `parse` reads."""
         plain = self.law is not Law.GAMMA and self.shape == 1.0
         return self.law.value if plain else f"{self.law}({repr(self.shape).removesuffix('.0')})"
+
+
+def _meant(text: object, name: str) -> str:
+    """Return the form that was meant by `gamma 0.5`, `gamma[0.5]` or `{law: gamma, shape: 0.5}`, else the nearest."""
+    written = " ".join(str(part) for part in text.values()) if isinstance(text, dict) else str(text)
+    parts = re.fullmatch(r"(fixed-span|gamma)[^\w.]+([\d.]+)[^\w.]*", written)
+    return f"; did you mean '{parts[1]}({parts[2]})'?" if parts else nearest(name, Law)
 
 
 def _shape(text: str) -> float:

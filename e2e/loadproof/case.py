@@ -85,12 +85,11 @@ class Case:
     def latency_s(self) -> float:
         """The planned time from arrival to last token of one reply, in seconds."""
         asked, profile = self.expected.workload, self.expected.absorber
-        stops_at = None if asked.ignore_eos else profile.output_tokens
-        return profile.latency_s(asked.max_tokens if stops_at is None else min(asked.max_tokens, stops_at))
+        return profile.latency_s(profile.usual_tokens(asked.max_tokens, ignore_eos=asked.ignore_eos))
 
     def tools_with_files(self) -> list[str]:
         """Return the names of the tools that take part, in the order of the registry."""
-        return [tool for tool, file in TOOL_FILES.items() if (self.folder / file).is_file()]
+        return _tools_in(self.folder)
 
     def tool_file(self, tool: str) -> Path:
         """Return the tool's configuration in this folder.
@@ -131,18 +130,17 @@ def read_case(folder: Path) -> Case:
     except OSError as error:
         raise UsageProblem(f"{folder}: cannot be read: {error.strerror}") from error
     try:
-        expected = read_strict(folder / EXPECTED_FILE, Expected)
+        taking_part = {tool: TOOL_FILES[tool] for tool in _tools_in(folder)}
+        expected = read_strict(folder / EXPECTED_FILE, Expected, taking_part)
     except UsageProblem as error:
         raise UsageProblem("\n".join([str(error), *problems])) from error
-    case = Case(name=folder.resolve().name, folder=folder, expected=expected)
-    for tool in case.tools_with_files():
-        try:
-            case.declaration(tool)
-        except UsageProblem as error:
-            problems.append(f"{error} ({TOOL_FILES[tool]} is in the folder)")
     if problems:
         raise UsageProblem("\n".join(problems))
-    return case
+    return Case(name=folder.resolve().name, folder=folder, expected=expected)
+
+
+def _tools_in(folder: Path) -> list[str]:
+    return [tool for tool, file in TOOL_FILES.items() if (folder / file).is_file()]
 
 
 def _file_of(tool: str) -> str:
@@ -154,7 +152,7 @@ def _file_of(tool: str) -> str:
 
 def _check_folder(folder: Path) -> None:
     if folder.is_dir():
-        if not (folder / EXPECTED_FILE).is_file():
+        if not os.path.lexists(folder / EXPECTED_FILE):
             near = nearest(EXPECTED_FILE, (entry.name for entry in folder.iterdir()))
             hint = f"{near} rename it to {EXPECTED_FILE}" if near else _cases_in(folder)
             raise UsageProblem(f"{folder}: no {EXPECTED_FILE} in it, so it is not a case{hint}")
@@ -163,7 +161,8 @@ def _check_folder(folder: Path) -> None:
     else:
         siblings = [path.parent.name for path in folder.parent.glob(f"*/{EXPECTED_FILE}")]
         near = nearest(folder.name, siblings)
-        raise UsageProblem(f"{folder}: no such case folder{near or _cases_in(folder.parent)}")
+        absent = "is a symbolic link that leads nowhere" if folder.is_symlink() else "no such case folder"
+        raise UsageProblem(f"{folder}: {absent}{near or _cases_in(folder.parent)}")
 
 
 def _cases_in(folder: Path) -> str:
@@ -181,7 +180,7 @@ def _odd_files(folder: Path) -> Iterator[str]:
         if entry.name not in _OWN_FILES:
             may_hold = f"; it may hold {', '.join(_OWN_FILES)}, *.json, *.jsonl"
             yield f"{entry}: has no place in a case{nearest(entry.name, _OWN_FILES) or may_hold}"
-        elif not entry.is_file():
+        elif not entry.is_file() and entry.name != EXPECTED_FILE:
             yield f"{entry}: is not a file"
 
 
@@ -229,3 +228,5 @@ def _open_loop_sizes(case: Case, rate: float) -> Iterator[str]:
 def _deadline(case: Case, span: float) -> Iterator[str]:
     if span >= (deadline := case.expected.deadline_s):
         yield f"the load lasts {span:.3g} s and deadline_s is {deadline:g}; make the deadline longer"
+    elif case.latency_s >= deadline:
+        yield f"a reply takes {case.latency_s:.3g} s and deadline_s is {deadline:g}; the absorber's times are seconds"

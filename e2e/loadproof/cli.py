@@ -16,9 +16,10 @@ from typing import Annotated
 import typer
 
 from loadproof import __version__
-from loadproof.bench import Job, observe, plan_jobs, run_job
+from loadproof.bench import Job, plan_jobs, run_job
 from loadproof.case import read_case, warnings
 from loadproof.checks.every import check_allowances
+from loadproof.cli_options import Cpus, Isolate, Itl, ProfileFile, Seed, Tokens, Ttft
 from loadproof.errors import Exit, LoadproofError, UsageProblem
 from loadproof.interruptible import Interrupted, to_the_end
 from loadproof.journal import read_journal
@@ -26,6 +27,9 @@ from loadproof.judging import Judgement, judge_journal, judge_run
 from loadproof.load.measured import measure
 from loadproof.load.offered import offered
 from loadproof.metronome.__main__ import main as metronome
+from loadproof.observing import observe
+from loadproof.placement import Placement, read_cpus
+from loadproof.process import try_isolation
 from loadproof.profile_flags import read_profile
 from loadproof.report.progress import ProgressLine
 from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
@@ -40,12 +44,6 @@ app = typer.Typer(
 )  # fmt: skip
 tools_app = typer.Typer(invoke_without_command=True, help="The tools: what is pinned, what is installed.")
 app.add_typer(tools_app, name="tools")
-
-Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything that is drawn.")]
-ProfileFile = Annotated[Path | None, typer.Option("--profile", help="A YAML file with the absorber's profile.")]
-Ttft = Annotated[float | None, typer.Option("--ttft-s", help="Time to first token, in seconds.")]
-Itl = Annotated[float | None, typer.Option("--itl-s", help="Time between tokens, in seconds.")]
-Tokens = Annotated[int | None, typer.Option("--output-tokens", help="Where the model stops by itself.")]
 
 
 def _new_folder(prefix: str = "") -> Path:
@@ -73,10 +71,12 @@ def run_command(
     tool: Annotated[list[str] | None, typer.Option(help="Only this tool; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where run folders go; a new folder in runs/ by default.")] = None,
     seed: Seed = 0,
+    cpus: Cpus = None,
+    isolate: Isolate = None,
 ) -> int:
     """Run the case with the real tool, record, measure and judge."""
     must = required()
-    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed)
+    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, _placed(cpus, isolate))
     err_console = console(stderr=True)
     for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
         err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
@@ -92,6 +92,12 @@ def run_command(
         console().print(text, markup=False, soft_wrap=True)
         return Exit.BROKEN
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
+
+
+def _placed(cpus: tuple[str, str] | None, isolate: str | None) -> Placement:
+    if isolate:
+        to_the_end(try_isolation())
+    return Placement(cpus=read_cpus(cpus) if cpus else {}, isolate=isolate or "")
 
 
 def _again(job: Job) -> str:
@@ -145,13 +151,14 @@ def observe_command(
     profile: ProfileFile = None, ttft_s: Ttft = None, itl_s: Itl = None, output_tokens: Tokens = None,
     out: Annotated[Path | None, typer.Option(help="Where the journal and the logs go.")] = None,
     deadline_s: Annotated[float, typer.Option(min=0.001, help="Stop the command after this many seconds.")] = 600,
-    seed: Seed = 0,
+    seed: Seed = 0, cpus: Cpus = None, isolate: Isolate = None,
 ) -> int:  # fmt: skip
     """Run any command against the absorber and print what it offered; no case, nothing is judged."""
     behaviour = read_profile(profile, ttft_s, itl_s, output_tokens)
-    where = out or _new_folder("observe-")
+    where, placement = out or _new_folder("observe-"), _placed(cpus, isolate)
     with ProgressLine(console(stderr=True)) as progress:
-        seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress))
+        seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress,
+                                  placement=placement))  # fmt: skip
     shown = console()
     lines = [*offered(measure(read_journal(seen.journal))),
              ("the command", f"{seen.ended.says()}, {seen.ended.usage.cpu_s:.1f} CPU s"),

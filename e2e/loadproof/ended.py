@@ -8,11 +8,14 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a process tree used: CPU seconds of the leader and all that it reaped; peak memory in bytes."""
+    """What a program used with all its descendants, daemons included: CPU seconds, and peak memory in bytes.
+
+    Missing from the CPU seconds is only who was never reaped by anybody, because its parent ignores SIGCHLD.
+    """
 
     cpu_s: float
     peak_memory_bytes: int
-    memory_measure: str = "sampled PSS of the process tree"
+    memory_measure: str = "sampled PSS of all processes below the warden"
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

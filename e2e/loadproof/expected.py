@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    model_validator,
+)
 
-from loadproof.absorber.profile import Profile
+from loadproof.absorber.profile import Profile, named
 from loadproof.arrival import FORMS, Arrival
-from loadproof.plain_words import LocatedProblems, Problem, Where, nearest
+from loadproof.model_places import Where
+from loadproof.plain_words import LocatedProblems, Problem, nearest
 from loadproof.tools.names import TOOL_FILES
+
+MAY_BE_ALLOWED = (
+    *(f"payload.{name}" for name in ("path", "model", "stream", "ignore_eos", "max_tokens", "prompt_tokens")),
+    "rate.mean",
+    "arrivals.even",
+    "arrivals.silence",
+    *(f"concurrency.{name}" for name in ("slots", "refill", "ramp")),
+)
+"""The checks that a case may allow a tool to fail."""
 
 
 def _sentence(text: str) -> str:
@@ -33,6 +53,10 @@ def known_tool(name: str) -> str:
 def _may_be_allowed(check: str) -> str:
     if check.strip().lower().startswith("count"):
         raise ValueError("a wrong count is never allowed; leave this allowance out")
+    if check not in MAY_BE_ALLOWED:
+        raise ValueError(
+            f"no check {check!r}{nearest(check, MAY_BE_ALLOWED) or '; known are ' + ', '.join(MAY_BE_ALLOWED)}"
+        )
     return check
 
 
@@ -157,10 +181,13 @@ class ToolDeclaration(_Strict):
 
 
 class Expected(_Strict):
-    """The whole of `expected.yaml`; `deadline_s` is for the whole tool process, start-up included."""
+    """The whole of `expected.yaml`; `deadline_s` is for the whole tool process, start-up included.
+
+    The context of a validation may name the tools that take part: {tool: its file}.
+    """
 
     why: Sentence
-    absorber: Profile = Profile()
+    absorber: Annotated[Profile, BeforeValidator(named)] = Profile()
     workload: Workload
     load: Load
     deadline_s: Duration = 120.0
@@ -184,8 +211,11 @@ class Expected(_Strict):
         return ""
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _fits(self, info: ValidationInfo) -> Self:
         told: dict[Where, str] = {("tools", tool, "arrival"): self.arrival_problem(tool) for tool in self.tools}
+        for tool, file in (info.context or {}).items():
+            if tool not in self.tools and (problem := self.arrival_problem(tool)):
+                told["tools", tool, "arrival"] = f"{problem} ({file} is in the folder)"
         told["workload", "num_requests"] = self._count_problem()
         if problems := [Problem(where, what) for where, what in told.items() if what]:
             raise LocatedProblems(problems)

@@ -7,6 +7,7 @@ end as it must is `broken`, with the reason, whatever was found.
 from __future__ import annotations
 
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,11 @@ from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.journal import FILE_NAME, read_journal
 from loadproof.load.measured import measure
 from loadproof.load.truth import truth
+from loadproof.parts import stream_files
 from loadproof.process import tail
 from loadproof.reported import Reported, read_claims
 from loadproof.run_folder import RunFolder
+from loadproof.sealing import seal
 from loadproof.tools.registry import tool_named
 from loadproof.verdict import Claim, Finding, Outcome, Verdict, verdict_of
 
@@ -69,8 +72,8 @@ def judge_run(path: Path) -> Judgement:
 
 def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Finding, ...], tuple[Claim, ...]]:
     """Return why the run is broken (empty if it is not), findings and claims."""
-    case, journal, ended = read_case(folder.case), read_journal(folder.journal), record.tool_ended
-    broken = ""
+    case, journal, ended = read_case(folder.case), _sealed(folder.journal), record.tool_ended
+    broken = _not_whole(journal)
     if ended is not None and not measure(journal).requests.n:
         broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
     unread: tuple[Finding, ...] = ()
@@ -100,7 +103,7 @@ def _log_tail(folder: RunFolder, if_empty: str = "\n(its output is empty)") -> s
 
 
 def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path | None) -> Judgement:
-    """Judge a journal of `serve`: the tool ran elsewhere. Writes nothing.
+    """Judge a journal of `serve`: the tool ran elsewhere. Writes nothing, but seals what a killed server left.
 
     Raises UsageProblem for an unknown tool, and for a journal or claims that are not there or are not read.
     """
@@ -109,11 +112,31 @@ def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path |
         reported = read_claims(claims_path) if claims_path else None
     except BrokenRun as error:
         raise UsageProblem(str(error)) from error
-    journal = read_journal(journal_path)
+    journal = _sealed(journal_path)
     findings, claims = _judge(case, tool, journal, reported, None)
     # Findings name their evidence from a run folder; here the journal itself was named.
     findings = tuple(replace(found, evidence=FILE_NAME if found.evidence else "") for found in findings)
-    return Judgement(verdict_of(case.name, tool, findings, run=str(journal_path)), findings, claims)
+    broken = _not_whole(journal)
+    counted = () if broken else findings
+    return Judgement(verdict_of(case.name, tool, counted, reason=broken, run=str(journal_path)), findings, claims)
+
+
+def _sealed(path: Path) -> Journal:
+    """Read a journal; live streams that a killed server left are sealed first, where the folder can be written."""
+    if path.is_dir() and stream_files(path):
+        with suppress(OSError):
+            seal(path)
+    return read_journal(path)
+
+
+def _not_whole(journal: Journal) -> str:
+    """Return why rows may be missing from a journal; empty where none is."""
+    kept = journal.metadata
+    if kept.closed and not kept.lost_requests:
+        return ""
+    lost = f", and {kept.lost_requests} requests are known by their replies alone" if kept.lost_requests else ""
+    return ("the journal has no end: the server that wrote it was killed, or its disk was full. What came in its last "
+            f"moments may be missing{lost}")  # fmt: skip
 
 
 def _judge(

@@ -1,6 +1,6 @@
 """How far is the absorber, as seen from another process, at no cost to it?
 
-Two unsigned 64-bit counters in a memory-mapped file: generation requests arrived and ended. Progress only;
+Two unsigned 64-bit counters in a memory-mapped file of each worker: generation requests arrived and ended. Progress only;
 nothing is judged by them.
 """
 
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import mmap
 import struct
+from contextlib import suppress
 from pathlib import Path
 
-FILE_NAME = "live.bin"
 _LAYOUT = struct.Struct("=QQ")
 
 
 class LiveCounters:
-    """The writer's side: set `arrived` and `ended`, call `publish` now and then."""
+    """The side of one of the writers: set `arrived` and `ended`, call `publish` now and then."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / FILE_NAME
+    def __init__(self, folder: Path, worker: int = 0) -> None:
+        self._path = folder / f"live-{worker}.bin"
         self._path.write_bytes(bytes(_LAYOUT.size))
         with self._path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
@@ -35,9 +35,10 @@ class LiveCounters:
 
 
 def read_live(folder: Path) -> tuple[int, int]:
-    """Return (arrived, ended); zeros where the absorber is not there."""
-    try:
-        arrived, ended = _LAYOUT.unpack((folder / FILE_NAME).read_bytes())
-    except (OSError, struct.error):
-        return 0, 0
+    """Return (arrived, ended) of all writers together; zeros where none is there."""
+    arrived = ended = 0
+    for path in folder.glob("live-*.bin"):
+        with suppress(OSError, struct.error):
+            ours = _LAYOUT.unpack(path.read_bytes())
+            arrived, ended = arrived + ours[0], ended + ours[1]
     return arrived, ended

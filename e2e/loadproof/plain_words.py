@@ -1,28 +1,22 @@
 """How does one say in plain English what a pydantic model does not accept?
 
-Each error of a `ValidationError` becomes a place in the file and a sentence. The model is walked along the
-error's location, which tells a union's branch name (not in the file) from a key, and which keys are valid at
-that place. Left out: lines and files (`loadproof.strict_yaml`), and other languages.
+Each error of a `ValidationError` becomes a place in the file (`loadproof.model_places`) and a sentence, with the
+nearest key or value that would do. Left out: lines and files (`loadproof.strict_yaml`), and other languages.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from loadproof.model_places import Spot, Where, spot_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pydantic import ValidationError
+    from pydantic import BaseModel, ValidationError
     from pydantic_core import ErrorDetails
-
-type Where = tuple[str | int, ...]
 
 _WANTED = {
     "float_type": "a number",
@@ -36,12 +30,17 @@ _WANTED = {
     "tuple_type": "a list",
     "list_type": "a list",
 }
+_MAPPINGS = {"model_type", "dict_type"}
+_BOOLS = {**dict.fromkeys(("true", "yes", "on", "y"), "true"), **dict.fromkeys(("false", "no", "off", "n"), "false")}
 _BOUNDS = {
-    "greater_than": "must be greater than {gt:g}",
-    "greater_than_equal": "must be at least {ge:g}",
-    "less_than": "must be less than {lt:g}",
-    "less_than_equal": "must be at most {le:g}",
+    "greater_than": "must be greater than {}",
+    "greater_than_equal": "must be at least {}",
+    "less_than": "must be less than {}",
+    "less_than_equal": "must be at most {}",
 }
+
+
+MISSING = "this required key is missing"
 
 
 class Problem(NamedTuple):
@@ -64,15 +63,27 @@ class LocatedProblems(ValueError):
 
 def dotted(where: Where) -> str:
     """Return `load.stages[1].rate` for `("load", "stages", 1, "rate")`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in where)
     return text.removeprefix(".")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def nearest(word: str, options: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the nearest option, or nothing when none is near."""
+    near = _nearest(word, options)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def _nearest(word: str, options: Iterable[str]) -> str | None:
+    """Return the option that looks most like the word, else one that begins with the other, else None."""
     folded = {option.lower().replace("_", "-"): str(option) for option in options}
-    near = difflib.get_close_matches(word.lower().replace("_", "-"), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+    plain = word.lower().replace("_", "-")
+    near = difflib.get_close_matches(plain, folded, n=1)
+    begins = (option for option in folded if len(plain) > 2 and (option.startswith(plain) or plain.startswith(option)))
+    return folded[near[0]] if near else folded.get(next(begins, ""))
 
 
 def shown(value: object) -> str:
@@ -83,7 +94,7 @@ def shown(value: object) -> str:
         case bool():
             return str(value).lower()
         case str():
-            return f"the text {value if len(value) <= 60 else value[:57] + '...'!r}"
+            return f"the text {_cut(value)!r}"
         case dict():
             return "a mapping"
         case list():
@@ -91,87 +102,52 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def required_keys(model: type[BaseModel]) -> str:
-    """Return the names of the keys that the model cannot do without."""
-    return ", ".join(name for name, info in model.model_fields.items() if info.is_required())
+def keys_of(model: type[BaseModel]) -> str:
+    """Return `the keys a, b` that the model cannot do without, or of all where it can do without any."""
+    required = [name for name, info in model.model_fields.items() if info.is_required()]
+    return f"the keys {', '.join(required)}" if required else f"one of the keys {', '.join(model.model_fields)}"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel]) -> Iterator[Problem]:
-    """Yield every problem in the error, each with its place in the file."""
-    for details in error.errors(include_url=False):
-        spot = _spot(model, details["loc"])
-        cause = details.get("ctx", {}).get("error")
-        if isinstance(cause, LocatedProblems):
-            yield from (Problem(spot.where + problem.where, problem.what) for problem in cause.problems)
-        elif details["type"].startswith("union_tag_"):
-            key = details["ctx"]["discriminator"].strip("'")
-            yield Problem((*spot.where, key), _said(details, spot))
-        else:
-            yield Problem(spot.where, _said(details, spot))
+    """Yield every problem in the error, each with its place in the file.
+
+    A key that is missing because it is misspelt is told once, as misspelt.
+    """
+    all_details = [(details, spot_of(model, details["loc"])) for details in error.errors(include_url=False)]
+    told = [problem for details, spot in all_details for problem in _problems(details, spot)]
+    meant = {_meant(spot) for details, spot in all_details if details["type"] == "extra_forbidden"}
+    yield from (problem for problem in told if problem.what != MISSING or problem.where not in meant)
 
 
-@dataclass(frozen=True)
-class _Spot:
-    """A place in the file: `keys` may stand in the mapping there; `rivals` are the union's other branches."""
-
-    where: Where
-    keys: tuple[str, ...] = ()
-    rivals: tuple[type[BaseModel], ...] = ()
-
-
-def _spot(model: type[BaseModel], loc: Where) -> _Spot:
-    """Walk the model along pydantic's location, leaving out what names a union's branch."""
-    spot, kind, rivals = _Spot(()), _members(model), ()
-    for part in loc:
-        if part == "[key]":
-            continue
-        if len(kind) > 1:
-            chosen = [member for member in kind if _is_branch(member, part)]
-            rivals = tuple(m for m in kind if m not in chosen and _is_model(m))
-            kind = tuple(chosen)
-            continue
-        member: Any = kind[0] if kind else None
-        keys = tuple(member.model_fields) if _is_model(member) else ()
-        spot = _Spot((*spot.where, part), keys, rivals)
-        kind, rivals = _below(member, part), ()
-    return spot
+def _problems(details: ErrorDetails, spot: Spot) -> Iterator[Problem]:
+    cause = details.get("ctx", {}).get("error")
+    if isinstance(cause, LocatedProblems):
+        yield from (Problem(spot.where + problem.where, problem.what) for problem in cause.problems)
+    elif details["type"].startswith("union_tag_"):
+        yield _wrong_tag(details, spot)
+    else:
+        yield Problem(spot.where, _said(details, spot))
 
 
-def _is_model(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
+def _meant(spot: Spot) -> Where:
+    return (*spot.where[:-1], _nearest(str(spot.where[-1]), spot.keys) or "")
 
 
-def _is_branch(member: Any, label: str | int) -> bool:
-    """Is `label` pydantic's name for this member of a union: a discriminator's value, or the type's name?"""
-    tags = (get_args(info.annotation) for info in member.model_fields.values()) if _is_model(member) else ()
-    return getattr(member, "__name__", None) == label or any(label in tag for tag in tags)
+def _wrong_tag(details: ErrorDetails, spot: Spot) -> Problem:
+    """Say what is wrong with the key that chooses a union's branch, which may only be misspelt."""
+    key, given = details["ctx"]["discriminator"].strip("'"), details["input"]
+    misspelt = next((name for name in given if isinstance(name, str) and _nearest(name, [key])), None)
+    if details["type"] == "union_tag_not_found" and misspelt is not None:
+        return Problem((*spot.where, misspelt), f"unknown key{nearest(misspelt, [key])}")
+    return Problem((*spot.where, key), _said(details, spot))
 
 
-def _below(kind: Any, part: str | int) -> tuple[Any, ...]:
-    """Return the types that may stand under the key or list position `part` of `kind`."""
-    if _is_model(kind):
-        info: FieldInfo | None = kind.model_fields.get(part)
-        return _members(info.annotation) if info else ()
-    if get_origin(kind) in {dict, list, tuple}:
-        return _members(get_args(kind)[1 if get_origin(kind) is dict else 0])
-    return ()
-
-
-def _members(annotation: Any) -> tuple[Any, ...]:
-    """Return the types of a union without None, or the one type."""
-    if get_origin(annotation) is Annotated:
-        return _members(get_args(annotation)[0])
-    if get_origin(annotation) in {Union, UnionType}:
-        return tuple(m for arg in get_args(annotation) if arg is not type(None) for m in _members(arg))
-    return (annotation,)
-
-
-def _said(details: ErrorDetails, spot: _Spot) -> str:
+def _said(details: ErrorDetails, spot: Spot) -> str:
     """Return the sentence for one error."""
     kind, got, context = details["type"], details["input"], details.get("ctx", {})
     match kind:
         case "missing" | "union_tag_not_found":
-            said = "this required key is missing"
+            said = MISSING
         case "extra_forbidden":
             said = _unknown_key(str(spot.where[-1]), spot)
         case "union_tag_invalid":
@@ -181,15 +157,37 @@ def _said(details: ErrorDetails, spot: _Spot) -> str:
         case "too_short" | "string_too_short":
             said = "must not be empty"
         case _ if kind in _WANTED:
-            said = f"expected {_WANTED[kind]}, got {shown(got)}"
+            wanted = _WANTED[kind] + (f" of {', '.join(spot.inside)}" if kind in _MAPPINGS and spot.inside else "")
+            said = f"expected {wanted}, got {shown(got)}{_meant_value(kind, got)}"
         case _ if kind in _BOUNDS:
-            said = f"{_BOUNDS[kind].format(**context)}, got {shown(got)}"
+            said = _out_of_bounds(_BOUNDS[kind], next(iter(context.values())), got, spot)
         case _:
             said = details["msg"].removeprefix("Value error, ")
     return said
 
 
-def _unknown_key(key: str, spot: _Spot) -> str:
+def _meant_value(kind: str, got: object) -> str:
+    """Return `; did you mean 40?` for `40/s`, `"40"` and 40.0, `; did you mean true?` for `yes`, or nothing."""
+    meant = None
+    if kind == "bool_type":
+        meant = _BOOLS.get(str(got).lower())
+    elif kind in {"int_type", "float_type"} and isinstance(got, str):
+        number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:/s)?\s*", got)
+        meant = number[1] if number else None
+    elif kind in {"int_type", "int_from_float"} and isinstance(got, float) and got.is_integer():
+        meant = str(int(got))
+    return f"; did you mean {meant}?" if meant else ""
+
+
+def _out_of_bounds(words: str, bound: float, got: object, spot: Spot) -> str:
+    whole = int(bound) == bound
+    said = f"{words.format(int(bound) if whole else bound)}, got {shown(got)}"
+    if str(spot.where[-1]).endswith("_s") and isinstance(got, int | float) and got > bound:
+        said += f"; it counts seconds: {shown(got)} ms would be {got / 1000:g}"
+    return said
+
+
+def _unknown_key(key: str, spot: Spot) -> str:
     for rival in spot.rivals:
         if key in rival.model_fields:
             return f"this key belongs to {_tag_of(rival)}; the keys here are {', '.join(spot.keys)}"

@@ -1,35 +1,33 @@
 """How is somebody else's program started, watched, measured and ended, so that nothing is left?
 
-The only place that spawns. A program runs in a session (so a process group) of its own, with standard
-input from /dev/null and its output in files; the leader is watched through a pidfd, ended by TERM, grace,
-KILL to the whole group, and reaped with `wait4`, which gives the CPU time of all that it reaped itself.
-Left out: descendants that leave the group, and a harness that is killed; a warden process will own those
-(`running` is where it goes in).
+The only place that spawns. Everything runs under a warden (`loadproof.warden`), a process whose only work is to
+end the command and all its descendants, and which does so too when we are killed. The command has a session (so
+a process group) of its own, standard input from /dev/null and its output in files; it is ended by TERM to its group,
+grace, KILL to everything. CPU seconds are those of all descendants, memory is sampled over all of them.
+Left out: harness and warden killed in the same instant, unless `isolate` says "pid".
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import re
 import signal
-import subprocess
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from loadproof.ended import Ended, Usage
 from loadproof.errors import BrokenRun, UsageProblem
-from loadproof.process_tree import group_lives, tree_memory_bytes
+from loadproof.log_tail import tail
+from loadproof.process_tree import memory_below_bytes
+from loadproof.warden_link import Start, Warden
+
+__all__ = ["Process", "clean_environment", "run_to_end", "running", "tail", "try_isolation"]
 
 SAMPLE_INTERVAL_S = 0.5
 KILL_WAIT_S = 5.0
-TAIL_LINES = 20
-_TAIL_BYTES = 64 * 1024
-_LONGEST_LINE = 500
-_TERMINAL_CODES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\t -~\u00a0-\U0010ffff]")
 
 # What decides how a tool resolves names, models and interpreters must not leak in from the person's shell.
 _DROPPED_PREFIXES = ("HF_", "TRANSFORMERS_", "HUGGING", "VIRTUAL_ENV", "PYTHON", "PDM_", "UV_", "COV_", "PYTEST_")
@@ -46,64 +44,39 @@ def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return kept | dict(extra)
 
 
-def tail(*logs: Path, lines: int = TAIL_LINES) -> str:
-    """Return the last `lines` lines of the given logs (those that exist), each log under its name.
-
-    Colours and other control codes are left out, and long lines are cut.
-    """
-    parts = []
-    for log in logs:
-        with suppress(FileNotFoundError), log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-            text = file.read().decode(errors="replace").splitlines()[-lines:]
-            if text:
-                parts.append("\n".join([f"--- last lines of {log}", *(f"  {_plain(line)}" for line in text)]))
-    return "\n".join(parts)
-
-
-def _plain(line: str) -> str:
-    line = _TERMINAL_CODES.sub("", line)
-    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} ..."
-
-
 class Process:
     """A running program; made by `running`, which also guarantees its end."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], argv: list[str], stdout: Path, stderr: Path) -> None:
-        self.pid = popen.pid
+    def __init__(self, warden: Warden, argv: list[str], stdout: Path, stderr: Path) -> None:
         self.stdout, self.stderr = stdout, stderr
         self._argv = argv
-        self._popen = popen
-        self._started_ns = time.monotonic_ns()
-        self._pidfd = os.pidfd_open(popen.pid)
-        self._exited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
+        self._warden = warden
         self._peak_bytes = 0
         self._stopped_because = ""
         self._sampler = asyncio.create_task(self._sample())
         self._reaping: asyncio.Task[Ended] | None = None
 
     @property
+    def pid(self) -> int:
+        """The command's own, not its warden's."""
+        return self._warden.command_pid
+
+    @property
     def started_ns(self) -> int:
         """CLOCK_MONOTONIC nanoseconds just after the spawn."""
-        return self._started_ns
-
-    def _on_exit(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._pidfd)
-        if not self._exited.done():
-            self._exited.set_result(None)
+        return self._warden.started_ns
 
     async def _sample(self) -> None:
         while True:
-            self._peak_bytes = max(self._peak_bytes, tree_memory_bytes(self.pid))
+            self._peak_bytes = max(self._peak_bytes, memory_below_bytes(self._warden.pid))
             await asyncio.sleep(SAMPLE_INTERVAL_S)
 
     async def exited(self) -> None:
-        """Wait until the leader has exited; may be awaited by many and raced with anything."""
-        await asyncio.shield(self._exited)
+        """Wait until the command itself has exited; may be awaited by many and raced with anything."""
+        await asyncio.shield(self._warden.ended)
 
     async def wait(self, deadline_s: float) -> Ended:
-        """Wait for the end, at most `deadline_s` seconds, then stop it; reap the whole group either way."""
+        """Wait for the end, at most `deadline_s` seconds, then stop it; nothing is left either way."""
         try:
             await asyncio.wait_for(self.exited(), deadline_s)
         except TimeoutError:
@@ -112,46 +85,43 @@ class Process:
 
     async def stop(self, because: str, *, grace_s: float = 5.0) -> Ended:
         """TERM to the group, `grace_s` seconds, KILL; idempotent. `because` is kept if it was still running."""
-        if self._reaping is None and not self._exited.done():
+        if self._reaping is None and not self._warden.ended.done():
             self._stopped_because = because
-            self._signal_group(signal.SIGTERM)
+            self._warden.ask_to_end()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.exited(), grace_s)
         return await self._reap()
 
     def kill(self) -> None:
-        """KILL to the group at once; `wait` or `stop` still has to follow."""
-        if self._reaping is None:
-            self._signal_group(signal.SIGKILL)
+        """KILL to everything at once; `wait` or `stop` still has to follow."""
+        self._warden.let_go()
 
     async def _reap(self) -> Ended:
-        # One task however many wait for it, and not cancelled with any of them: a pid is reaped exactly once.
+        # One task however many wait for it, and not cancelled with any of them.
         if self._reaping is None:
             self._reaping = asyncio.create_task(self._reap_once())
         return await asyncio.shield(self._reaping)
 
     async def _reap_once(self) -> Ended:
-        # Before the leader is reaped its pid, and so the group's number, cannot be taken by a stranger.
-        self._signal_group(signal.SIGKILL)
-        await self.exited()
-        ended_ns = time.monotonic_ns()
-        self._sampler.cancel()
-        _, status, rusage = os.wait4(self.pid, 0)
-        self._popen.returncode = os.waitstatus_to_exitcode(status)
-        os.close(self._pidfd)
-        await _group_gone(self.pid)
+        warden = self._warden
+        warden.let_go()
+        try:
+            await asyncio.wait_for(asyncio.shield(warden.gone), KILL_WAIT_S)
+        except TimeoutError:
+            raise BrokenRun(f"{self._argv[0]}, or what it started, outlived SIGKILL by {KILL_WAIT_S:g} s; look at "
+                            "`ps -eo ppid,pid,stat,args`: state D waits for a device") from None  # fmt: skip
+        finally:
+            self._sampler.cancel()
+            warden.close()
+        killed = warden.was_killed and not self._stopped_because
         return Ended(
             argv=self._argv,
-            exit_code=self._popen.returncode,
-            started_ns=self._started_ns,
-            ended_ns=ended_ns,
-            usage=Usage(cpu_s=rusage.ru_utime + rusage.ru_stime, peak_memory_bytes=self._peak_bytes),
-            stopped_because=self._stopped_because,
+            exit_code=-signal.SIGKILL if warden.status is None else os.waitstatus_to_exitcode(warden.status),
+            started_ns=warden.started_ns,
+            ended_ns=warden.ended_ns,
+            usage=Usage(cpu_s=warden.cpu_s or 0.0, peak_memory_bytes=self._peak_bytes),
+            stopped_because="was ended because its warden process had been killed" if killed else self._stopped_because,
         )
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
 
     def tail(self) -> str:
         """Return the last lines of both logs."""
@@ -168,35 +138,26 @@ async def running(
     cwd: Path | None = None,
     stdout_fd: int | None = None,
     pass_fds: Sequence[int] = (),
+    cpus: Collection[int] = (),
+    isolate: str = "",
 ) -> AsyncIterator[Process]:
-    """Start `argv`; on leaving the block it has ended and so has its group, whatever happened inside.
+    """Start `argv`; on leaving the block it has ended and so has all that it started, whatever happened inside.
 
-    Logs go to `log_dir/name.stdout` and `.stderr` (standard output to `stdout_fd` instead, if given).
-    Raises UsageProblem when the executable is not there or not executable.
+    Logs go to `log_dir/name.stdout` and `.stderr` (standard output to `stdout_fd` instead, if given). `cpus` are
+    the cores that it may use, all if empty; `isolate="pid"` gives it a PID namespace.
+    Raises UsageProblem when the executable is not there or not executable, or the system refuses the isolation.
     """
     out, err = log_dir / f"{name}.stdout", log_dir / f"{name}.stderr"
     log_dir.mkdir(parents=True, exist_ok=True)
     with out.open("wb") as out_file, err.open("wb") as err_file:
-        try:
-            popen = subprocess.Popen(
-                list(argv),
-                stdin=subprocess.DEVNULL,
-                stdout=out_file if stdout_fd is None else stdout_fd,
-                stderr=err_file,
-                env=dict(env),
-                cwd=cwd,
-                pass_fds=tuple(pass_fds),
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise UsageProblem(_cannot_start(argv[0], error)) from error
+        warden = Warden(Start(
+            name=name, argv=argv, env=env, cwd=cwd, stderr=err_file.fileno(),
+            stdout=out_file.fileno() if stdout_fd is None else stdout_fd,
+            pass_fds=pass_fds, cpus=cpus, isolate=isolate,
+        ))  # fmt: skip
+    process = Process(warden, list(argv), out, err)
     try:
-        process = Process(popen, list(argv), out, err)
-    except OSError:  # no descriptor left to watch it with
-        os.killpg(popen.pid, signal.SIGKILL)
-        popen.wait()
-        raise
-    try:
+        await warden.started()
         yield process
     finally:
         await _ended_for_sure(process)
@@ -208,6 +169,18 @@ async def run_to_end(
     """Start `argv` and return how it ended; past `deadline_s` seconds it is stopped."""
     async with running(argv, log_dir=log_dir, name=name, env=env, cwd=cwd) as process:
         return await process.wait(deadline_s)
+
+
+async def try_isolation() -> None:
+    """Raise UsageProblem where the system does not let us isolate a process, with what may help."""
+    argv = [sys.executable, "-I", "-S", "-c", "pass"]
+    with tempfile.TemporaryDirectory() as logs:
+        try:
+            async with running(argv, log_dir=Path(logs), name="try", env=clean_environment({}), isolate="pid") as tried:
+                await tried.wait(KILL_WAIT_S)
+        except UsageProblem as problem:
+            raise UsageProblem(f"--isolate pid: this system does not allow it ({problem}); be root, or have user "
+                               "namespaces allowed, or leave --isolate out") from problem  # fmt: skip
 
 
 async def _ended_for_sure(process: Process) -> None:
@@ -223,24 +196,3 @@ async def _ended_for_sure(process: Process) -> None:
     if cancelled:
         raise asyncio.CancelledError
     stopping.result()
-
-
-def _cannot_start(executable: str, error: OSError) -> str:
-    if isinstance(error, FileNotFoundError) and Path(executable).is_file():
-        return f"{executable}: cannot be started: the interpreter that its first line names is not there"
-    if isinstance(error, FileNotFoundError):
-        return f"{executable}: there is no such executable; check the path, or install it first"
-    if isinstance(error, PermissionError):
-        return f"{executable}: is not executable; `chmod +x` it, or name the program itself"
-    if error.errno == errno.ENOEXEC:
-        return f"{executable}: is not a program for this machine, nor a script that names its interpreter in line 1"
-    return f"{executable}: cannot be started: {error.strerror or error}"
-
-
-async def _group_gone(pgid: int) -> None:
-    deadline = time.monotonic() + KILL_WAIT_S
-    while group_lives(pgid):
-        if time.monotonic() > deadline:
-            raise BrokenRun(f"process group {pgid} outlived SIGKILL by {KILL_WAIT_S:g} s; look at "
-                            "`ps -eo pgid,pid,stat,args`")  # fmt: skip
-        await asyncio.sleep(0.01)

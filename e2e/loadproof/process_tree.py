@@ -1,36 +1,41 @@
-"""Who is there beside a process that we started, and how much memory do they have?
+"""Who is there below a warden, and how much memory do they have?
 
 Answered from the system's process table at the moment of the question. PSS counts shared pages once.
 """
 
 from __future__ import annotations
 
-import os
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 
 
-def group_lives(pgid: int) -> bool:
-    """Return whether the process group has a member that is not a zombie."""
-    try:
-        os.killpg(pgid, 0)
-    except ProcessLookupError:
-        return False
-    # An orphan that was killed stays a zombie for as long as the machine's first process does not look after it.
-    for process in psutil.process_iter():
-        with suppress(psutil.Error, ProcessLookupError):
-            if os.getpgid(process.pid) == pgid and process.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False
-
-
-def tree_memory_bytes(pid: int) -> int:
-    """Return the PSS of the process and all its descendants, in bytes; 0 when it is gone."""
-    total = 0
+def below(warden: int) -> Iterator[psutil.Process]:
+    """Yield everything below a warden's inner twin: the command, and whatever any of its descendants left."""
     with suppress(psutil.Error):
-        root = psutil.Process(pid)
-        for process in [root, *root.children(recursive=True)]:
+        for process in psutil.Process(warden).children(recursive=True):
             with suppress(psutil.Error):
-                total += process.memory_full_info().pss
+                if process.ppid() != warden:
+                    yield process
+
+
+def memory_below_bytes(warden: int) -> int:
+    """Return the PSS of everything below a warden, in bytes; 0 when nothing is there."""
+    total = 0
+    for process in below(warden):
+        with suppress(psutil.Error):
+            total += process.memory_full_info().pss
     return total
+
+
+def pid_outside(warden: int, pid_inside: int) -> int:
+    """Return the pid, as we see it, of the process that has `pid_inside` in the warden's PID namespace; 0: gone."""
+    for process in below(warden):
+        with suppress(OSError):
+            text = Path(f"/proc/{process.pid}/status").read_text()
+            numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])
+            if numbers[1:] and numbers[-1] == str(pid_inside):
+                return process.pid
+    return 0

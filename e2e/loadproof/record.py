@@ -1,22 +1,102 @@
-"""What does one request leave in the journal, while it runs and on disk?
+"""What does one request leave in the journal, while it runs and on disk, and who wrote it?
 
-A `Record` is filled while the absorber runs; `SCHEMA` is the row that it becomes. Times are integer
-nanoseconds of CLOCK_MONOTONIC. Left out: files.
+`REQUESTS`, `CHUNKS` and `ENDS` are the rows of the live streams, with numbers only where nothing is known yet
+(`HOW`, `REASONS` and the sentinels beside each column say what they stand for); `SCHEMA` is the row that they
+become when the journal is sealed. Times are integer nanoseconds of CLOCK_MONOTONIC. Left out: files.
 """
 
 from __future__ import annotations
 
 from array import array
+from typing import Literal
 
+import msgspec
 import pyarrow as pa
 
 COMPLETE = "complete"  # the kernel took the last byte of the reply
 REFUSED = "refused"  # answered with an error by the server's own rules
 CLIENT_CLOSED = "client_closed"  # the client closed or reset before the reply was whole
 
+# A code in the live streams is the place in its table.
+HOW = (None, COMPLETE, REFUSED, CLIENT_CLOSED)  # 0: in flight when the server stopped
+REASONS = (None, "stop", "length")
+
+SCHEMA_VERSION = 2
+FILE_NAME = "journal.parquet"
+METADATA_KEY = b"loadproof"
+CLOCK_KEY = b"clock_offset_ns"  # of each batch of requests
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """Who wrote a journal, and how far it can be trusted.
+
+    `clock_offset_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC at start and at the end, `clock_jump_ns` its largest change
+    from one flush to the next. `scheduling` is how the system let the writer's loop run: "real-time" or "ordinary".
+    `lost_requests` counts requests of which only chunks or an end are left; `closed` is false when the writer did not
+    come to its end, so that the last rows may be missing.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    worker: int = 0
+    host: str
+    boot_id: str
+    model: str
+    clock_offset_ns: tuple[int, int]
+    clock_jump_ns: int = 0
+    profile: dict[str, object]
+    scheduling: str = "ordinary"
+    level: Literal["full", "light"] = "full"
+    lost_requests: int = 0
+    closed: bool = True
+
+
+REQUESTS = pa.schema(
+    [
+        ("req", pa.uint64()),
+        ("conn", pa.uint32()),
+        ("nth", pa.uint32()),
+        ("arrival", pa.int64()),
+        ("kernel", pa.uint8()),  # 1: arrival is the kernel's stamp
+        ("read", pa.int64()),
+        ("received", pa.int64()),  # 0: the body was never whole
+        ("raw", pa.large_binary()),  # the head up to its empty line, then the body as it was meant
+        ("digest", pa.binary(16)),  # zeros: none
+        ("occurrence", pa.uint32()),
+        ("planned_first", pa.int64()),  # 0: none
+    ]
+)
+CHUNKS = pa.schema(
+    [
+        ("req", pa.uint64()),
+        ("planned", pa.int64()),
+        ("actual", pa.int64()),  # 0: never written
+        ("tokens", pa.uint32()),
+        ("bytes", pa.uint32()),
+        ("choice", pa.uint16()),
+    ]
+)
+ENDS = pa.schema(
+    [
+        ("req", pa.uint64()),
+        ("done", pa.int64()),  # 0: none
+        ("status", pa.int16()),  # 0: none
+        ("tokens", pa.uint32()),
+        ("bytes", pa.uint64()),
+        ("blocked_ns", pa.int64()),
+        ("outq_bytes", pa.uint32()),
+        ("bare", pa.int32()),  # -1: not known
+        ("usage", pa.int32()),  # -1: not known
+        ("fault", pa.uint16()),  # 0: none
+        ("reason", pa.uint8()),
+        ("how", pa.uint8()),
+    ]
+)
+LIVE = {"requests": REQUESTS, "chunks": CHUNKS, "ends": ENDS}  # in the order in which they are written
+
 SCHEMA = pa.schema(
     [
-        ("req", pa.uint64()),  # in the order of arrival
+        ("req", pa.uint64()),  # in the order of arrival; worker * 2**48 more where there are several
+        ("worker", pa.uint16()),
         ("conn", pa.uint32()),
         ("nth", pa.uint32()),  # 0 for the first request of its connection
         ("arrival_ns", pa.int64()),
@@ -41,6 +121,7 @@ SCHEMA = pa.schema(
         ("late_ns", pa.list_(pa.int64())),  # actual - planned, a chunk each; null: never written. 32 bits end at 2.1 s
         ("chunk_tokens", pa.list_(pa.uint32())),
         ("chunk_bytes", pa.list_(pa.uint32())),
+        ("chunk_choice", pa.list_(pa.uint16())),  # which of `n` choices the chunk belongs to
         ("done_ns", pa.int64()),  # just before the last write, or at the client's close
         ("status", pa.int16()),
         ("output_tokens", pa.uint32()),  # written

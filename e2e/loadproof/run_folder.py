@@ -12,8 +12,10 @@ JSON is written with sorted keys and an indent, so equal content is equal bytes.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ import msgspec
 from loadproof.ended import Ended
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import Host
+from loadproof.placement import Placement
 
 _JUDGE_AGAIN = "`loadproof judge` on its folder makes it again"
 
@@ -29,7 +32,8 @@ _JUDGE_AGAIN = "`loadproof judge` on its folder makes it again"
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: everything about it that is not in the journal or in the tool's own files.
 
-    `broken` says why a run did not come to its end; what had not ended by then is None.
+    Written when a run begins, and again at its end. `broken` says why it did not come to its end; what had not ended
+    by then is None.
     """
 
     case: str
@@ -42,6 +46,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     git: str
     host: Host
     model: str = ""
+    placement: Placement = Placement()
     tool_ended: Ended | None = None
     absorber_ended: Ended | None = None
     broken: str = ""
@@ -107,11 +112,25 @@ class RunFolder:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Write a value of ours as JSON under a temporary name and rename it."""
+    """Write a value of ours as JSON under a temporary name and rename it. Raises BrokenRun when it cannot be."""
     text = json.dumps(msgspec.to_builtins(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text)
-    temporary.rename(path)
+    try:
+        temporary.write_text(text)
+        temporary.rename(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise BrokenRun(f"{path}: cannot be written: {error.strerror}; {what_helps(error)}") from error
+
+
+def what_helps(error: OSError) -> str:
+    """Return what a person can do about an error of the system in a run folder."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "free some space there, or choose another --out"
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return "raise the limit of open files, `ulimit -n`"
+    return "choose another --out"
 
 
 def _read[T](path: Path, kind: type[T], what_next: str) -> T:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from loadproof.absorber.service import Announced, Options, serve
+from loadproof.absorber.recording import Options
+from loadproof.absorber.service import Announced, serve
 from loadproof.errors import Exit
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ import uvloop
 from pydantic import ValidationError
 
 from loadproof.absorber.profile import Profile
-from loadproof.absorber.service import DEFAULT_MODEL, Announced, Options, serve
+from loadproof.absorber.recording import DEFAULT_MODEL, Options
+from loadproof.absorber.service import Announced, serve, serve_as_worker
 from loadproof.errors import Exit, LoadproofError, UsageProblem
 
 
@@ -25,6 +26,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--profile-json", default="{}", help="a profile as JSON")
     parser.add_argument("--journal", type=Path, required=True, help="the folder for the journal")
+    parser.add_argument("--level", choices=["full", "light"], default="full", help="how much is known at once")
+    parser.add_argument("--workers", type=int, default=1, metavar="N")
+    parser.add_argument("--no-recording", action="store_true", help="keep nothing: to measure what recording costs")
+    parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--inbox", type=int, default=None, help=argparse.SUPPRESS)
     parser.add_argument("--lifeline", type=int, default=None, metavar="FD", help="end when this descriptor closes")
     return parser
 
@@ -47,8 +53,13 @@ def main() -> int:
     given = _parser().parse_args()
     try:
         options = Options(profile=_profile(given.profile_json), journal=given.journal, host=given.host,
-                          port=given.port, model=given.model, lifeline=given.lifeline)  # fmt: skip
-        uvloop.run(serve(options, _announce))
+                          port=given.port, model=given.model,
+                          level=given.level, workers=given.workers,
+                          recording=not given.no_recording, lifeline=given.lifeline)  # fmt: skip
+        if given.inbox is None:
+            uvloop.run(serve(options, _announce))
+        else:
+            uvloop.run(serve_as_worker(options, given.worker, given.inbox))
     except LoadproofError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

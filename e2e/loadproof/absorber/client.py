@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,33 +25,48 @@ STOP_GRACE_S = 60.0  # the journal is written then
 
 @asynccontextmanager
 async def absorbing(
-    profile: Profile, journal: Path, *, log_dir: Path, model: str | None = None
+    profile: Profile,
+    journal: Path,
+    *,
+    log_dir: Path,
+    model: str | None = None,
+    level: str = "full",
+    cpus: Collection[int] = (),
+    isolate: str = "",
 ) -> AsyncIterator[tuple[Announced, Process]]:
-    """Run an absorber; on leaving the block it has written its journal.
+    """Run an absorber ("full" or "light"); on leaving the block it has written its journal.
 
+    `cpus` are the cores that it may use (empty: all); `isolate="pid"` gives it a PID namespace. When we are killed
+    its warden kills it; what it had recorded by then is left unsealed.
     Raises BrokenRun if it does not start, ends before its time, or ends otherwise than with its journal written.
     """
     argv = [sys.executable, "-P", "-m", "loadproof.absorber", "--journal", str(journal)]
     argv += ["--profile-json", profile.model_dump_json(), *(["--model", model] if model else [])]
-    lifeline_theirs, lifeline_ours = os.pipe()
+    argv += ["--level", level]
     ready_ours, ready_theirs = os.pipe()
     try:
         async with running(
-            [*argv, "--lifeline", str(lifeline_theirs)],
-            log_dir=log_dir, name="absorber", env=clean_environment({}),
-            stdout_fd=ready_theirs, pass_fds=[lifeline_theirs],
+            argv, log_dir=log_dir, name="absorber", env=clean_environment({}), stdout_fd=ready_theirs,
+            cpus=cpus, isolate=isolate,
         ) as process:  # fmt: skip
-            os.close(lifeline_theirs)
             os.close(ready_theirs)
-            lifeline_theirs = ready_theirs = -1
+            ready_theirs = -1
             yield await _announced(process, ready_ours), process
             ended = await process.stop("", grace_s=STOP_GRACE_S)
             if ended.exit_code != 0:
-                raise BrokenRun(f"the absorber {ended.says()}\n{tail(process.stderr)}")
+                raise BrokenRun(f"the absorber {ended.says()}{_disk_is_full(journal)}\n{tail(process.stderr)}")
     finally:
-        for descriptor in (lifeline_theirs, ready_theirs, lifeline_ours, ready_ours):
+        for descriptor in (ready_theirs, ready_ours):
             with suppress(OSError):
                 os.close(descriptor)
+
+
+def _disk_is_full(journal: Path) -> str:
+    """Return a hint where that is so: the absorber's own words may not have fitted any more."""
+    with suppress(OSError):
+        if not os.statvfs(journal).f_bavail:
+            return f"; no space is left where {journal} is: free some, or choose another --out"
+    return ""
 
 
 async def _announced(process: Process, ready: int) -> Announced:

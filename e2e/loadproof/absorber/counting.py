@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from loadproof.absorber.openai import Body, RequestRefused
@@ -19,6 +20,8 @@ from loadproof.chat_template import ChatTemplate, written
 from loadproof.tokenizer import TokenCounter
 
 BOS_ID = 2
+TOGETHER_NS = 2_000_000  # counts are handed back together, since each wakes the loop, but none waits longer for others
+REMEMBERED = 200_000  # counts by body, about 40 MB
 # Messages are any JSON, and a template meets them unprepared: whatever it trips over is the sender's doing.
 ODD_INPUT = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
 
@@ -30,26 +33,32 @@ class Counted(tuple[int, int]):
 
 
 type Job[T] = Callable[[TokenCounter], T]
+type Work = tuple[Job[object], Callable[[object], None]]
+type Result = tuple[Callable[[object], None], object]
 
 
 def prompt_job(template: ChatTemplate, request: Body, *, chat: bool) -> Job[Counted]:
     """Return what will count a request's prompt as vLLM does, and cannot fail any more.
 
-    Raises RequestRefused where the chat template refuses the messages.
+    Of a list of prompts the sums: `usage` has one number for all. Raises RequestRefused where the chat template refuses
+    the messages.
     """
     if chat:
         return _chat_job(template, request)
-    if isinstance(request.prompt, str):
-        text = request.prompt
+    prompts = request.prompts
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    ids = [prompt for prompt in prompts if not isinstance(prompt, str)]
+    bare = sum(len(each) - (each[:1] == [BOS_ID]) for each in ids)
+    known = sum(map(len, ids))
+    if not texts:
+        counted = Counted((bare, known))
+        return lambda _: counted
 
-        def job(counter: TokenCounter) -> Counted:
-            with_bos = counter.with_bos([text])[0]
-            return Counted((with_bos - 1, with_bos))
+    def job(counter: TokenCounter) -> Counted:
+        with_bos = sum(counter.with_bos(texts))
+        return Counted((with_bos - len(texts), with_bos))
 
-        return job
-    ids = request.prompt or []
-    counted = Counted((len(ids) - (ids[:1] == [BOS_ID]), len(ids)))
-    return lambda _: counted
+    return job
 
 
 def _chat_job(template: ChatTemplate, request: Body) -> Job[Counted]:
@@ -72,14 +81,21 @@ class CountingThread:
     def __init__(self, loop: asyncio.AbstractEventLoop, counter: TokenCounter) -> None:
         self._loop, self._counter = loop, counter
         self._template = ChatTemplate(counter.folder / "tokenizer_config.json")
-        self._jobs: queue.SimpleQueue[tuple[Job[object], Callable[[object], None]] | None] = queue.SimpleQueue()
+        self._waiting: list[Work] = []
+        self._jobs: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="token-counting", daemon=True)
         self._thread.start()
         self._known: dict[tuple[bytes, bool], Counted] = {}
 
     def submit[T](self, job: Job[T], done: Callable[[T | Exception], None]) -> None:
-        """Queue a job."""
-        self._jobs.put((job, done))  # type: ignore[arg-type] # a job and its callback agree on T; the queue cannot say so
+        """Take in a job; it begins with the next `hand_over`."""
+        self._waiting.append((job, done))  # type: ignore[arg-type] # a job and its callback agree on T; a list cannot say so
+
+    def hand_over(self) -> None:
+        """Give the thread what was submitted since: to wake it costs the loop more than to count costs it."""
+        if self._waiting:
+            self._jobs.put(self._waiting)
+            self._waiting = []
 
     def count(self, digest: bytes, request: Body, done: Callable[[Counted], None], *, chat: bool) -> None:
         """Count a request's prompt, at once if it was counted before. Raises RequestRefused as `prompt_job` does."""
@@ -92,6 +108,8 @@ class CountingThread:
         def remember(result: Counted | Exception) -> None:
             if isinstance(result, Exception):
                 raise result
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
             self._known[key] = result
             done(result)
 
@@ -99,20 +117,35 @@ class CountingThread:
 
     def _run(self) -> None:
         take_precedence(COUNTING)
-        while (item := self._jobs.get()) is not None:
-            job, done = item
-            result: object
-            try:
-                result = job(self._counter)
-            except Exception as error:  # noqa: BLE001 -- whatever a job raises is its answer; the loop decides
-                result = error
-            self._loop.call_soon_threadsafe(done, result)
-            del item, job, done, result  # the next job may come late, and these hold a connection
+        while (work := self._jobs.get()) is not None:
+            results: list[Result] = []
+            until = time.monotonic_ns() + TOGETHER_NS
+            for job, done in work:
+                results.append((done, _answer(job, self._counter)))
+                if time.monotonic_ns() > until:
+                    self._loop.call_soon_threadsafe(self._deliver, results)
+                    results, until = [], time.monotonic_ns() + TOGETHER_NS
+            if results:
+                self._loop.call_soon_threadsafe(self._deliver, results)
+            del work, job, done, results  # the next may come late, and these hold a connection
+
+    def _deliver(self, results: list[Result]) -> None:
+        for done, result in results:
+            done(result)
+        self.hand_over()  # a request that came meanwhile may have begun within
 
     async def drain(self) -> None:
-        """Wait until every job queued so far has been answered, then end the thread."""
+        """Wait until every job submitted so far has been answered, then end the thread."""
         answered: asyncio.Future[None] = self._loop.create_future()
         self.submit(lambda _: None, lambda _: answered.set_result(None))
+        self.hand_over()
         await answered
         self._jobs.put(None)
         self._thread.join()
+
+
+def _answer(job: Job[object], counter: TokenCounter) -> object:
+    try:
+        return job(counter)
+    except Exception as error:  # noqa: BLE001 -- whatever a job raises is its answer; the loop decides
+        return error

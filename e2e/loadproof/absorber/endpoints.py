@@ -17,7 +17,8 @@ from loadproof.absorber.counting import ODD_INPUT
 from loadproof.absorber.openai import CHAT, COMPLETIONS, RequestRefused, decoded
 
 if TYPE_CHECKING:
-    from loadproof.absorber.http import Request
+    from loadproof.absorber.head import Head
+    from loadproof.absorber.request import Request
     from loadproof.absorber.session import Session
     from loadproof.tokenizer import TokenCounter
 
@@ -25,6 +26,7 @@ METHODS = {
     COMPLETIONS: "POST", CHAT: "POST", "/tokenize": "POST", "/detokenize": "POST",
     "/v1/models": "GET", "/health": "GET", "/version": "GET", "/metrics": "GET",
 }  # fmt: skip
+GENERATES = {COMPLETIONS: False, CHAT: True}  # whether it is chat
 MAX_MODEL_LEN = 32768
 
 
@@ -42,10 +44,10 @@ class DetokenizeBody(msgspec.Struct, frozen=True):
     tokens: list[int]
 
 
-def answer_small(session: Session, request: Request, path: str) -> None:
+def answer_small(session: Session, request: Request, head: Head) -> None:
     """Answer everything that is not a generation. Raises RequestRefused."""
-    allowed = METHODS.get(path)
-    method = request.record.method.decode("latin-1")
+    path = head.path
+    allowed, method = METHODS.get(path), head.method.decode("latin-1")
     if allowed is None:
         raise RequestRefused(f"There is no {path} here.", status=404, kind="NotFoundError")
     if method != allowed and not (method == "HEAD" and allowed == "GET"):
@@ -57,6 +59,9 @@ def answer_small(session: Session, request: Request, path: str) -> None:
     elif path == "/version":
         session.answer(request, 200, msgspec.json.encode({"version": __version__}))
     elif path == "/metrics":
+        if not server.alone:
+            raise RequestRefused("/metrics sees all requests only where one worker serves: leave --workers out.",
+                                 status=501, kind="NotImplementedError")  # fmt: skip
         session.answer(request, 200, server.metrics_text(), "text/plain; version=0.0.4; charset=utf-8")
     elif path == "/v1/models":
         card = {"id": server.model, "object": "model", "created": server.created, "owned_by": "loadproof",
@@ -64,7 +69,7 @@ def answer_small(session: Session, request: Request, path: str) -> None:
         session.answer(request, 200, msgspec.json.encode({"object": "list", "data": [card]}))
     else:
         job = _tokenize_job if path == "/tokenize" else _detokenize_job
-        server.counting.submit(job(request.record.body), partial(_reply, session, request))
+        server.counting.submit(job(request.body), partial(_reply, session, request))
 
 
 _tokenize_decoder = msgspec.json.Decoder(TokenizeBody)
@@ -92,6 +97,8 @@ def _detokenize_job(body: bytes) -> Callable[[TokenCounter], bytes]:
 
 
 def _reply(session: Session, request: Request, result: bytes | Exception) -> None:
+    if session.connection.closed:
+        return
     if isinstance(result, ODD_INPUT):
         refused = RequestRefused(str(result) or type(result).__name__)
         session.answer(request, refused.status, refused.body())

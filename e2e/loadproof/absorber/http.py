@@ -1,13 +1,12 @@
-"""How do HTTP/1.1 bytes become requests, and replies become bytes?
+"""How do bytes become requests?
 
-httptools (llhttp) parses; this file adds the limits, the time stamps and the framing of replies. Bytes that
-are no request end the connection's input: the error is the last request of that connection and is answered
-in its turn. An upgrade is ignored, as the standard allows. Left out: strictness beyond llhttp's own rules.
+A head is read as soon as its empty line is there (`head`), a body is counted or, when it is chunked, left to llhttp.
+Heads that come in pieces are probed, so that bytes that are no request are refused at once. The refusal is the last
+request of that connection and is answered in its turn. What follows it, or a request that closes, is nobody's.
 """
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable
 from http import HTTPStatus
@@ -15,185 +14,193 @@ from typing import Any
 
 import httptools
 
-from loadproof.journal import Record
+from loadproof.absorber.head import (
+    CHUNKED,
+    END,
+    MAX_BODY_BYTES,
+    MAX_HEAD_BYTES,
+    Refused,
+    blanked_unparsed,
+    read_head,
+    too_large,
+)
+from loadproof.absorber.request import Request
 
-MAX_BODY_BYTES = 32 * 1024 * 1024
-MAX_HEAD_BYTES = 64 * 1024
-_SECRET = re.compile(rb"auth|key|token|secret|cookie|password|credential", re.IGNORECASE)
-_SECRET_QUERY = re.compile(rb"([?&][^=&]*(?:auth|key|token|secret|password|credential)[^=&]*=)[^&]*", re.IGNORECASE)
-BLANKED = b"<blanked>"
-
-
-class TooLarge(Exception):
-    """Head or body over the limit; `status` is 431 or 413."""
-
-    def __init__(self, status: HTTPStatus) -> None:
-        in_body = status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        what, limit = ("body", MAX_BODY_BYTES) if in_body else ("head", MAX_HEAD_BYTES)
-        super().__init__(f"The request's {what} is larger than the {limit} bytes that this server accepts.")
-        self.status = status
+Begin = Callable[[int, int, int], Request]
 
 
-class Request:
-    """One request: its journal record, and what its framing asks of the reply.
+class _Chunks:
+    """Takes in a chunked body; holds no parser, so that no cycle is left."""
 
-    `refusal` is (status, message) of bytes that were no request.
-    """
+    __slots__ = ("edge", "fed", "parts", "size", "whole")
 
-    __slots__ = ("awaits_continue", "close_after", "generates", "http_1_0", "record", "refusal")
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.edge = b""  # the last bytes that were fed, in which the end may have begun
+        self.size = self.fed = 0
+        self.whole = False
 
-    def __init__(self, record: Record) -> None:
-        self.record = record
-        self.close_after = self.http_1_0 = self.awaits_continue = self.generates = False
-        self.refusal: tuple[int, str] | None = None
+    def on_body(self, data: bytes) -> None:
+        self.parts.append(data)
+        self.size += len(data)
+
+    def on_message_complete(self) -> None:
+        self.whole = True
 
 
 class RequestReader:
-    """Feed it what was read; it fills `whole` with requests, in their order.
+    """Feed it what was read; it fills `whole` with requests, in their order; `partial` is the one under way.
 
-    `new_record(read_ns)` makes the record when the first byte of a request is parsed, `know_body(record)` is
-    told when its body is there. Credentials are blanked here, before anything is kept.
+    `begin(arrival, kernel, read_ns)` makes a request when its first byte is there. What of it was refused, or is
+    still to come, was never received: `received` stays 0.
     """
 
-    def __init__(self, new_record: Callable[[int], Record], know_body: Callable[[Record], None]) -> None:
-        self._parser: Any = httptools.HttpRequestParser(self)
-        self._new_record, self._know_body = new_record, know_body
+    __slots__ = (
+        "_arrival", "_asks", "_begin", "_chunks", "_held", "_kernel", "_need", "_over", "_parser", "_parts", "_read",
+        "partial", "whole",
+    )  # fmt: skip
+
+    def __init__(self, begin: Begin) -> None:
+        self._begin: Begin = begin
         self.whole: deque[Request] = deque()
         self.partial: Request | None = None
-        self._read_ns = 0
-        self._body: list[bytes] = []
-        self._size = self._head_size = self._head_fed = 0
-        self._in_head = self._over = False
+        self._held = b""  # of a head that is not complete
+        self._need = 0  # bytes of the body that are to come; CHUNKED: as its chunks say
+        self._parts: list[bytes] = []
+        self._parser: Any = None  # a probe of a head in pieces, or the reader of a chunked body
+        self._chunks: _Chunks | None = None
+        self._asks = self._over = False
 
-    def feed(self, data: bytes, read_ns: int) -> None:
-        """Parse `data`, read at `read_ns`; nothing more is parsed after an error or a last request."""
-        if self._over:
-            return
-        self._read_ns = read_ns
+    @property
+    def idle(self) -> bool:
+        """Whether the next byte begins a request."""
+        return self.partial is None and not (self._held or self._over or self.whole)
+
+    def feed(self, data: bytes, arrival: int, kernel: int, read_ns: int) -> None:
+        """Take in `data`, read at `read_ns`, arrived at `arrival`; nothing after an error or a last request."""
+        self._arrival, self._kernel, self._read = arrival, kernel, read_ns
         try:
-            self._parse(data)
-            self._limit_unfinished_head(len(data))
-        except TooLarge as error:
-            self._refuse(error.status, str(error))
-        except httptools.HttpParserError as error:
-            if not self._over:  # what comes after the last request is nobody's
-                self._refuse(HTTPStatus.BAD_REQUEST, f"Not a valid HTTP/1.1 request: {error}")
+            while data and not self._over:
+                data = self._take_body(data) if self._need else self._take_head(data)
+        except Refused as refused:
+            self._refuse(refused, data)
 
-    def _parse(self, data: bytes) -> None:
-        while data:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                data = data[upgrade.args[0] :]
-            except httptools.HttpParserCallbackError as error:
-                raise (error.__context__ or error) from None
-            else:
-                return
-
-    def _limit_unfinished_head(self, fed: int) -> None:
-        """Bound what the parser keeps of a header that does not end; such a one reaches no callback."""
-        self._head_fed = self._head_fed + fed if self._in_head else 0
-        if self._head_fed > 2 * MAX_HEAD_BYTES:  # twice: the first of these bytes may be of the request before
-            raise TooLarge(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
-    def _refuse(self, status: int, message: str) -> None:
-        if self.partial is None:
-            self._body, self.partial = [], Request(self._new_record(self._read_ns))
+    def _take_head(self, data: bytes) -> bytes:
+        """Take in a head and what is there of its body; return what comes after them."""
         request = self.partial
-        request.refusal, request.close_after = (status, message), True
-        request.record.received = self._read_ns
+        if request is None:
+            data, self._held = self._held + data, b""
+            if data.startswith(b"\r\n"):  # an empty line before a request, which the standard asks to ignore
+                return data[2:]
+            if data == b"\r":
+                self._held = data
+                return b""
+            request = self.partial = self._begin(self._arrival, self._kernel, self._read)
+        if self._held:
+            data = self._held + data
+        end = data.find(END, max(0, len(self._held) - 3)) + 4
+        if end < 4 or end > MAX_HEAD_BYTES:
+            self._hold(data)
+            return b""
+        head = request.head = read_head(data[:end])
+        request.close_after = not head.keep_alive
+        if self._held:
+            self._held, self._parser = b"", None
+        self._asks = head.awaits_continue and len(data) == end
+        stop = end + head.length
+        if head.length == CHUNKED:
+            self._begin_chunks(data[:end])
+            return data[end:]
+        if len(data) < stop:
+            self._parts, self._need = [data[end:]], stop - len(data)
+            return b""
+        self._complete(request, data[end:stop])
+        return data[stop:]
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a head's beginning, unless it cannot become a head any more."""
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
+        try:
+            self._parser.feed_data(data[len(self._held) : MAX_HEAD_BYTES])
+        except httptools.HttpParserError as error:
+            raise Refused(HTTPStatus.BAD_REQUEST, f"Not a valid HTTP/1.1 request: {error}") from error
+        if len(data) > MAX_HEAD_BYTES:
+            raise too_large(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        self._held = data
+
+    def _take_body(self, data: bytes) -> bytes:
+        self._asks = False  # it did not wait
+        if self._need == CHUNKED:
+            return self._take_chunks(data)
+        part, rest = data[: self._need], data[self._need :]
+        self._parts.append(part)
+        self._need -= len(part)
+        if not self._need and self.partial is not None:
+            self._complete(self.partial, b"".join(self._parts))
+        return rest
+
+    def _begin_chunks(self, head: bytes) -> None:
+        self._need, self._chunks = CHUNKED, _Chunks()
+        self._parser = httptools.HttpRequestParser(self._chunks)
+        self._parser.feed_data(head)
+
+    def _take_chunks(self, data: bytes) -> bytes:
+        """Feed up to each empty line: a message ends with one, so what follows is not taken for its own."""
+        chunks, start = self._chunks, 0
+        if chunks is None or self.partial is None:
+            return b""
+        shift, window = len(chunks.edge), chunks.edge + data
+        while start < len(data) and not chunks.whole:
+            stop = window.find(END, max(0, shift + start - 3)) + 4 - shift
+            stop = len(data) if stop < 4 - shift else stop
+            chunks.fed += stop - start
+            try:
+                self._parser.feed_data(data[start:stop])
+            except httptools.HttpParserError as error:
+                raise Refused(HTTPStatus.BAD_REQUEST, f"Not a valid chunked body: {error}") from error
+            start = stop
+            # A byte of the body costs at most 6 in the framing; more is extensions and trailers without end.
+            if chunks.size > MAX_BODY_BYTES or chunks.fed > MAX_HEAD_BYTES + 8 * chunks.size:
+                raise too_large(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        chunks.edge = window[-3:]
+        if chunks.whole:
+            self._complete(self.partial, b"".join(chunks.parts))
+        return data[start:]
+
+    def _complete(self, request: Request, body: bytes) -> None:
+        request.body, request.received = body, self._read
+        self.partial, self._need, self._parts = None, 0, []
+        self._parser = self._chunks = None
+        self._asks, self._over = False, request.close_after
+        self.whole.append(request)
+
+    def asks_to_continue(self) -> bool:
+        """Return, once, whether a client wants to be told that its body is welcome."""
+        asks, self._asks = self._asks, False
+        return asks
+
+    def note_body(self) -> None:
+        """Give the request under way what has come of it."""
+        if self.partial is None:
+            return
+        if self.partial.head is None:
+            self.partial.unparsed = blanked_unparsed(self._held)
+        else:
+            self.partial.body = b"".join(self._chunks.parts if self._chunks else self._parts)
+
+    def _refuse(self, refused: Refused, data: bytes) -> None:
+        request = self.partial or self._begin(self._arrival, self._kernel, self._read)
+        if request.head is None:
+            request.unparsed = blanked_unparsed((self._held + data)[: 2 * MAX_HEAD_BYTES])
+        else:
+            self.partial = request
+            self.note_body()
+        request.refusal, request.close_after = refused, True
         self.end()
         self.whole.append(request)
 
     def end(self) -> None:
-        """Parse nothing more. The parser holds our methods and we hold it: that cycle ends here."""
-        if self.partial is not None:
-            self._keep_body(self.partial.record)  # what came of it; no digest, because it is not whole
-        self._over, self.partial, self._parser = True, None, None
-
-    def _keep_body(self, record: Record) -> None:
-        record.body, self._body = b"".join(self._body), []
-
-    def on_message_begin(self) -> None:
-        """Start a record: its arrival is the read that brought its first byte."""
-        self.partial = Request(self._new_record(self._read_ns))
-        self._body = []
-        self._size = self._head_size = 0
-        self._in_head = True
-
-    def on_url(self, url: bytes) -> None:
-        """Collect the target, which may come in pieces."""
-        self._count_head(url)
-        if self.partial:
-            self.partial.record.target += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Collect a header, a credential's value blanked."""
-        self._count_head(name + value)
-        lower = name.lower()
-        if self.partial:
-            self.partial.awaits_continue |= lower == b"expect" and value.lower() == b"100-continue"
-            self.partial.record.head.append((name, BLANKED if _SECRET.search(name) else value))
-        if lower == b"content-length" and value.isdigit() and int(value) > MAX_BODY_BYTES:
-            raise TooLarge(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-
-    def _count_head(self, data: bytes) -> None:
-        self._head_size += len(data)
-        if self._head_size > MAX_HEAD_BYTES:
-            raise TooLarge(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-
-    def on_headers_complete(self) -> None:
-        """Note the method and what the framing asks for."""
-        self._in_head = False
-        if self.partial:
-            record = self.partial.record
-            record.method = self._parser.get_method()
-            record.target = _SECRET_QUERY.sub(rb"\1" + BLANKED, record.target)
-            self.partial.http_1_0 = self._parser.get_http_version() in {"0.9", "1.0"}
-            self.partial.awaits_continue &= not self.partial.http_1_0
-
-    def on_body(self, data: bytes) -> None:
-        """Collect the body up to the limit."""
-        self._size += len(data)
-        if self._size > MAX_BODY_BYTES:
-            raise TooLarge(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        if self.partial:
-            self.partial.awaits_continue = False  # it did not wait
-        self._body.append(data)
-
-    def on_message_complete(self) -> None:
-        """Put the whole request where it is taken from."""
-        request, self.partial = self.partial, None
-        if request:
-            self._keep_body(request.record)
-            self._know_body(request.record)
-            request.record.received = self._read_ns
-            request.close_after = self._over = not self._parser.should_keep_alive()
-            self.whole.append(request)
-
-
-def head(
-    request: Request, status: int, content_type: str, *, length: int | None, chunked: bool = False, allow: str = ""
-) -> bytes:
-    """Return a reply's head; `length` None and not `chunked` means that the end of the connection ends the body."""
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}"]
-    if length is not None:
-        lines.append(f"content-length: {length}")
-    if chunked:
-        lines.append("transfer-encoding: chunked")
-    if allow:
-        lines.append(f"allow: {allow}")
-    if request.close_after:
-        lines.append("connection: close")
-    elif request.http_1_0:
-        lines.append("connection: keep-alive")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def chunk(data: bytes) -> bytes:
-    """Return `data`, which is not empty, in the framing of a chunked body."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
-
-
-LAST_CHUNK = b"0\r\n\r\n"
-CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+        """Take in nothing more. A probe holds our methods and we hold it: that cycle ends here."""
+        self._over, self.partial, self._parser, self._chunks = True, None, None, None
+        self._held, self._parts = b"", []

@@ -1,22 +1,22 @@
 """What would vLLM's /metrics say? The same records as the journal's, under vLLM's names.
 
-A prometheus collector over what the loop has appended; buckets are made when somebody asks, from what came
-since the last time. Left out: metrics of an engine that is not there (cache usage, preemptions).
+A prometheus collector over what the loop has appended; buckets are made now and then, and when somebody asks, from
+what came since the last time. Left out: metrics of an engine that is not there (cache usage, preemptions).
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from loadproof.journal import Record
+from loadproof.absorber.request import Request
+from loadproof.record import REASONS
 
 TTFT_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 GAP_BUCKETS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
@@ -24,20 +24,21 @@ LATENCY_BUCKETS = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60,
 
 
 class Histogram:
-    """Counts seconds in buckets, `edges` being their inclusive upper bounds; `fresh` takes what is new."""
+    """Counts seconds in buckets, `edges` being their inclusive upper bounds."""
 
     def __init__(self, edges: tuple[float, ...]) -> None:
         self._edges = edges
         self._counts = np.zeros(len(edges) + 1, dtype=np.int64)
         self.total_s = 0.0
-        self.fresh = array("d")
+
+    def add(self, seconds: np.ndarray) -> None:
+        """Count seconds, float64[n]."""
+        places = np.searchsorted(np.asarray(self._edges), seconds, side="left")
+        self._counts += np.bincount(places, minlength=len(self._counts))
+        self.total_s += float(seconds.sum())
 
     def cumulative(self) -> list[tuple[str, float]]:
         """Return (upper bound, how many are not above it) for each bucket, the last without bound."""
-        fresh, self.fresh = np.asarray(self.fresh), array("d")
-        places = np.searchsorted(np.asarray(self._edges), fresh, side="left")
-        self._counts += np.bincount(places, minlength=len(self._counts))
-        self.total_s += float(fresh.sum())
         names = [*(str(float(edge)) for edge in self._edges), "+Inf"]
         return list(zip(names, np.cumsum(self._counts).astype(float).tolist(), strict=True))
 
@@ -49,29 +50,53 @@ class Metrics(Collector):
         self._labels = {"model_name": model}
         self._finished: Counter[str] = Counter()
         self._prompt_tokens = self._generated = self.running = 0
-        self._uncounted: list[Record] = []
+        self._uncounted: list[Request] = []
+        self._times, self._lengths, self._reasons = array("q"), array("q"), array("B")
         self._ttft, self._gaps, self._latency = map(Histogram, (TTFT_BUCKETS, GAP_BUCKETS, LATENCY_BUCKETS))
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    def observe(self, record: Record) -> None:
-        """Take in one reply that is complete; its prompt may still be being counted."""
-        self._finished[record.finish_reason or "length"] += 1
-        self._uncounted.append(record)
-        self._generated += record.output_tokens
-        times = [t for t, tokens in zip(record.actual, record.chunk_tokens, strict=True) if tokens]
-        self._latency.fresh.append((times[-1] - record.arrival) / 1e9)
-        self._ttft.fresh.append((times[0] - record.arrival) / 1e9)
-        self._gaps.fresh.extend((b - a) / 1e9 for a, b in pairwise(times))
+    def observe(
+        self, arrival: int, times: Sequence[int], tokens: int, reason: int, request: Request | None = None
+    ) -> None:
+        """Take in one reply that is complete; `times` are the stamps of its chunks with tokens, in ns, `reason` a code.
+
+        The prompt of `request`, if it is given, is counted some time.
+        """
+        self._reasons.append(reason)
+        self._generated += tokens
+        self._times.append(arrival)
+        self._times.extend(times)
+        self._lengths.append(len(times) + 1)
+        if request is not None:
+            self._uncounted.append(request)
+
+    def digest(self) -> None:
+        """Put what is new into the buckets."""
+        if not self._lengths:
+            return
+        times, ends = np.asarray(self._times), np.cumsum(np.asarray(self._lengths))
+        self._finished.update(REASONS[reason] or "" for reason in self._reasons)
+        self._times, self._lengths, self._reasons = array("q"), array("q"), array("B")
+        starts = np.concatenate([[0], ends[:-1]])
+        gaps = np.diff(times) / 1e9
+        inside = np.ones(len(gaps), dtype=bool)
+        inside[starts] = False  # from an arrival to the first token
+        inside[ends[:-1] - 1] = False  # from one reply to the next
+        self._ttft.add(gaps[starts])
+        self._gaps.add(gaps[inside])
+        self._latency.add((times[ends - 1] - times[starts]) / 1e9)
+        self._count_prompts()
 
     def _count_prompts(self) -> int:
-        waiting = [record for record in self._uncounted if record.usage_tokens is None]
-        self._prompt_tokens += sum(record.usage_tokens or 0 for record in self._uncounted)
+        waiting = [request for request in self._uncounted if request.counted is None]
+        self._prompt_tokens += sum(request.counted[1] for request in self._uncounted if request.counted)
         self._uncounted = waiting
         return self._prompt_tokens
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metric families, as prometheus_client asks for them."""
+        self.digest()
         names, values = list(self._labels), list(self._labels.values())
         for name, text, number in (
             ("vllm:num_requests_running", "Requests being answered.", self.running),

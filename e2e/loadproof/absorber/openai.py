@@ -1,9 +1,7 @@
-"""What does the OpenAI API look like on the wire: which bodies are valid, and what bytes answer them?
+"""Which bodies are valid requests of the OpenAI API, and how is one refused?
 
-Pure functions of bytes and values: reading a request, error objects, the JSON reply, server-sent events.
-Shapes follow the public API reference as vLLM serves it: finish_reason rides on the last content chunk,
-chat streams begin with a role-only delta, usage comes in an event of its own when it was asked for.
-Left out: list prompts and n > 1, which are refused in words.
+Pure functions of bytes and values; shapes follow the public API reference as vLLM serves it. Left out: what answers
+them (`wire`).
 """
 
 from __future__ import annotations
@@ -13,6 +11,8 @@ import re
 import msgspec
 
 MAX_TOKENS_LIMIT = 1_000_000
+MAX_CHOICES = 128  # of one prompt, as OpenAI has it
+MAX_ALL_CHOICES = 4096  # of all prompts of a request
 TOKEN_IDS = 2**31  # what an engine can take in; whether a smaller id is in the vocabulary is not asked
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -57,6 +57,18 @@ class Body(msgspec.Struct, frozen=True):
     ignore_eos: bool | None = None
     n: int | None = None
 
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """Return the prompts of a completions request: one, or each of a list of texts or of lists of token ids."""
+        if isinstance(self.prompt, list) and not isinstance(self.prompt[0], int):
+            return self.prompt  # type: ignore[return-value] # `read_body` has looked at each
+        return [self.prompt]  # type: ignore[list-item] # so it has
+
+    @property
+    def choices(self) -> int:
+        """Return how many choices of each prompt are asked for."""
+        return self.n or 1
+
     def token_limit(self, *, chat: bool) -> int | None:
         """Return the asked length in tokens; chat's newer name wins, and is no field of completions."""
         return self.max_completion_tokens if chat and self.max_completion_tokens is not None else self.max_tokens
@@ -74,6 +86,8 @@ _FIELD = re.compile(r"at `\$\.([\w.]+)|required field `(\w+)`")
 def decoded[T](decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     """Return what `body` holds, or raise RequestRefused; `param` is the field that is wrong, where it is one."""
     try:
+        if not body.isascii():
+            body.decode()  # the decoder passes over fields that it does not know, also over what is no text
         return decoder.decode(body)
     except msgspec.ValidationError as error:
         field = _FIELD.search(str(error))
@@ -85,6 +99,8 @@ def decoded[T](decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 def read_body(body: bytes, *, chat: bool, model: str) -> Body:
     """Return the request, or raise RequestRefused with the field that is wrong in `param`."""
     request = decoded(_decoder, body)
+    if _is_plain(request, chat=chat, model=model):
+        return request
     _check_text(request, chat=chat)
     _check_numbers(request, chat=chat)
     if request.stream_options is not None and not request.stream:
@@ -95,6 +111,19 @@ def read_body(body: bytes, *, chat: bool, model: str) -> Body:
     return request
 
 
+def _is_plain(request: Body, *, chat: bool, model: str) -> bool:
+    """Return whether a request is of the usual kind, in which nothing can be wrong: the short way."""
+    return bool(
+        (request.messages if chat else type(request.prompt) is str and request.prompt)
+        and request.model == model
+        and (request.max_tokens is None or 1 <= request.max_tokens <= MAX_TOKENS_LIMIT)
+        and request.max_completion_tokens is None
+        and request.min_tokens is None
+        and request.n is None
+        and request.stream_options is None
+    )
+
+
 def _check_text(request: Body, *, chat: bool) -> None:
     if chat:
         if not request.messages:
@@ -102,68 +131,40 @@ def _check_text(request: Body, *, chat: bool) -> None:
         return
     prompt = request.prompt
     if prompt is None or prompt in ("", []):
-        raise RequestRefused("prompt must be a text or a list of token ids, and not empty", param="prompt")
-    if isinstance(prompt, list) and not all(type(item) is int and 0 <= item < TOKEN_IDS for item in prompt):
-        raise RequestRefused("prompt must be one text or one list of token ids; lists of prompts are not "
-                             "supported by this server yet", param="prompt")  # fmt: skip
+        raise RequestRefused("prompt must be a text, a list of token ids, or a list of those, and not empty",
+                             param="prompt")  # fmt: skip
+    if isinstance(prompt, list) and not (_are_ids(prompt) or all(_is_prompt(item, prompt[0]) for item in prompt)):
+        raise RequestRefused("a list in prompt must be token ids, or texts, or lists of token ids, none of them empty "
+                             "and all of one kind", param="prompt")  # fmt: skip
+    if isinstance(prompt, list) and len(prompt) * request.choices > MAX_ALL_CHOICES and not _are_ids(prompt):
+        raise RequestRefused(f"prompts times n must be at most {MAX_ALL_CHOICES}", param="prompt")
+
+
+def _are_ids(items: list[object]) -> bool:
+    return all(type(item) is int and 0 <= item < TOKEN_IDS for item in items)
+
+
+def _is_prompt(item: object, first: object) -> bool:
+    if isinstance(first, list):
+        return isinstance(item, list) and bool(item) and _are_ids(item)
+    return isinstance(item, str) and bool(item)
+
+
+# Values outside are refused, as are what no engine can take in. In the order in which they are told.
+_BOUNDS = (
+    ("max_tokens", 1, MAX_TOKENS_LIMIT),
+    ("max_completion_tokens", 1, MAX_TOKENS_LIMIT),
+    ("min_tokens", 0, MAX_TOKENS_LIMIT),
+    ("n", 1, MAX_CHOICES),
+)
 
 
 def _check_numbers(request: Body, *, chat: bool) -> None:
-    bounds = {
-        "max_tokens": (request.max_tokens, 1, MAX_TOKENS_LIMIT),
-        "max_completion_tokens": (request.max_completion_tokens, 1, MAX_TOKENS_LIMIT),
-        "min_tokens": (request.min_tokens, 0, MAX_TOKENS_LIMIT),
-        "n": (request.n, 1, 1),
-    }
-    for name, (value, low, high) in bounds.items():
+    for name, low, high in _BOUNDS:
+        value = getattr(request, name)
         if value is not None and not low <= value <= high:
-            allowed = f"between {low} and {high}" if low < high else f"{low} (this server gives no more choices yet)"
-            raise RequestRefused(f"{name} must be {allowed}, got {value}", param=name)
-    limit = request.token_limit(chat=chat)
-    if request.min_tokens and limit is not None and request.min_tokens > limit:
-        raise RequestRefused("min_tokens is above max_tokens", param="min_tokens")
-
-
-def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """Return the API's usage object."""
-    total = prompt_tokens + completion_tokens
-    return {"prompt_tokens": prompt_tokens, "total_tokens": total, "completion_tokens": completion_tokens}
-
-
-class Wire:
-    """The bytes of one reply; `identity` is unique per request, `created` is Unix seconds."""
-
-    __slots__ = ("_base", "_open", "_text", "chat")
-
-    def __init__(self, *, chat: bool, identity: int, model: str, created: int) -> None:
-        self.chat = chat
-        prefix = "chatcmpl" if chat else "cmpl"
-        kind = "chat.completion" if chat else "text_completion"
-        self._base = {"id": f"{prefix}-{identity:016x}", "object": kind, "created": created, "model": model}
-        event = dict(self._base, object="chat.completion.chunk" if chat else kind)
-        self._open = b"data: " + msgspec.json.encode(event)[:-1] + b',"choices":'
-        self._text = b'[{"index":0,"delta":{"content":' if chat else b'[{"index":0,"text":'
-
-    def role_event(self) -> bytes:
-        """Return chat's first delta, which carries no token; nothing for completions."""
-        if not self.chat:
-            return b""
-        choice = b'[{"index":0,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]'
-        return self._open + choice + b"}\n\n"
-
-    def token_event(self, text: str, finish_reason: str | None) -> bytes:
-        """Return the event of one chunk of text."""
-        closing = b"}" if self.chat else b""
-        tail = closing + b',"logprobs":null,"finish_reason":' + msgspec.json.encode(finish_reason) + b"}]}\n\n"
-        return self._open + self._text + msgspec.json.encode(text) + tail
-
-    def last_events(self, tokens: dict[str, int] | None) -> bytes:
-        """Return what follows the last chunk: the usage event if asked for, and [DONE]."""
-        event = b"" if tokens is None else self._open + b'[],"usage":' + msgspec.json.encode(tokens) + b"}\n\n"
-        return event + b"data: [DONE]\n\n"
-
-    def whole(self, text: str, finish_reason: str, tokens: dict[str, int]) -> bytes:
-        """Return the reply that is not streamed."""
-        said: dict[str, object] = {"message": {"role": "assistant", "content": text}} if self.chat else {"text": text}
-        choice = {"index": 0, **said, "logprobs": None, "finish_reason": finish_reason}
-        return msgspec.json.encode({**self._base, "choices": [choice], "usage": tokens})
+            raise RequestRefused(f"{name} must be between {low} and {high}, got {value}", param=name)
+    if request.min_tokens:
+        limit = request.token_limit(chat=chat)
+        if limit is not None and request.min_tokens > limit:
+            raise RequestRefused("min_tokens is above max_tokens", param="min_tokens")

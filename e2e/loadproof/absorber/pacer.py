@@ -20,9 +20,13 @@ type Due = Callable[[], int | None]
 
 
 class Pacer:
-    """Runs callbacks at absolute times; a callback returns its next deadline, or None when it is done."""
+    """Runs callbacks at absolute times; a callback returns its next deadline, or None when it is done.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    `after_turn()` is called after each wake-up.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, after_turn: Callable[[], None]) -> None:
+        self._after_turn = after_turn
         self._heap: list[tuple[int, int, Due]] = []
         self._order = 0
         self._armed_ns = 0
@@ -60,15 +64,17 @@ class Pacer:
             os.read(self._timer, 8)
         self._armed_ns = 0
         try:
+            heap, now = self._heap, time.monotonic_ns()
             for _ in range(MAX_DUE):
-                if not self._heap or self._heap[0][0] > time.monotonic_ns():
+                if not heap or (heap[0][0] > now and heap[0][0] > (now := time.monotonic_ns())):
                     break
-                due = heapq.heappop(self._heap)[2]
+                due = heapq.heappop(heap)[2]
                 next_ns = due()
                 if next_ns is not None:
                     self._push(next_ns, due)
         finally:  # one entry that raises must not stop the others
             self._arm()
+            self._after_turn()
 
     def _arm(self) -> None:
         if self._closed or not self._heap or self._heap[0][0] == self._armed_ns:

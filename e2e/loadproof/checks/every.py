@@ -13,6 +13,7 @@ import msgspec
 from loadproof.checks import arrivals, concurrency, count, instrument, payload, rate
 from loadproof.checks.question import Question
 from loadproof.errors import UsageProblem
+from loadproof.expected import MAY_BE_ALLOWED
 from loadproof.plain_words import nearest
 from loadproof.verdict import Finding, Outcome
 
@@ -29,14 +30,6 @@ CHECKS: dict[str, Callable[[Question], Iterator[Finding]]] = {
     "concurrency": concurrency.findings,
     "instrument": instrument.findings,
 }
-
-MAY_BE_ALLOWED = (
-    *(f"payload.{name}" for name in ("path", "model", "stream", "ignore_eos", "max_tokens", "prompt_tokens")),
-    "rate.mean",
-    "arrivals.even",
-    "arrivals.silence",
-    *(f"concurrency.{name}" for name in ("slots", "refill", "ramp")),
-)
 
 
 def check_allowances(case: Case) -> None:

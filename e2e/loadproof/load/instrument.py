@@ -22,7 +22,8 @@ class Timekeeping:
     """Lateness in seconds over `chunks` chunks; `interval_s` is the median planned gap inside streams.
 
     `late_reads` is the share of requests with a loop lag above 5 ms, among those with a kernel stamp;
-    `stamped` the share that has one. `clock_jump_s` is the change of CLOCK_REALTIME - CLOCK_MONOTONIC.
+    `stamped` the share that has one. `clock_jump_s` is the largest change of CLOCK_REALTIME - CLOCK_MONOTONIC from one
+    flush of the journal to the next.
     """
 
     chunks: int
@@ -51,7 +52,6 @@ def measure_timekeeping(journal: Journal) -> Timekeeping:
     gaps = gaps[inside & (gaps > 0)]
     stamped = np.asarray(journal.table["arrival_kernel"].to_numpy(), dtype=np.bool_)
     lag = (journal.int_column("read_ns") - journal.int_column("arrival_ns"))[stamped]
-    first, last = journal.metadata.clock_offset_ns
     p50, p99, worst = np.percentile(late, [50, 99, 100]).tolist() if len(late) else (0.0, 0.0, 0.0)
     return Timekeeping(
         chunks=len(late),
@@ -61,5 +61,5 @@ def measure_timekeeping(journal: Journal) -> Timekeeping:
         interval_s=float(np.median(gaps)) / 1e9 if len(gaps) else 0.0,
         stamped=float(stamped.mean()) if len(stamped) else 0.0,
         late_reads=float(np.mean(lag > LATE_READ_NS)) if len(lag) else 0.0,
-        clock_jump_s=abs(last - first) / 1e9,
+        clock_jump_s=journal.metadata.clock_jump_ns / 1e9,
     )

@@ -1,6 +1,6 @@
 """What did a reply say, and when did each piece of text come?
 
-Incremental and pure: body bytes with the time of their read go in; times of text, usage, and whether the
+Incremental and pure: body bytes with the time at which they came in go in; times of text, usage, and whether the
 reply was whole come out. Server-sent events are read line by line as the line ends arrive (LF or CRLF, split
 anywhere); every `data:` line is one event. Left out: events of several `data:` lines and lone-CR line
 ends, which no OpenAI-compatible server sends, and `reasoning_content`, which is not counted as text.
@@ -43,8 +43,8 @@ _decode = msgspec.json.Decoder(_Event).decode
 class Answer:
     """One reply as it comes in.
 
-    `times_ns` has the read time of each event that carried text (a role-only delta carries none);
-    `error` is empty as long as nothing was wrong and holds the first thing that was.
+    `times_ns` has the time of each event that carried text (a role-only delta carries none), which is the time of
+    the read that ended it; `error` is empty as long as nothing was wrong and holds the first thing that was.
     """
 
     __slots__ = ("_done", "_finished", "_rest", "_streamed", "error", "status", "times_ns", "usage")
@@ -64,7 +64,7 @@ class Answer:
         self.error = self.error or why
 
     def feed(self, data: bytes, now_ns: int) -> None:
-        """Take body bytes that were read at `now_ns` (CLOCK_MONOTONIC); never raises."""
+        """Take body bytes that came in at `now_ns` (CLOCK_MONOTONIC); never raises."""
         self._rest += data
         if self._streamed and self.status == 200:
             lines = self._rest.split(b"\n")

@@ -20,16 +20,20 @@ from loadproof.reported import Distribution, Reported
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of requests.jsonl; all times are of CLOCK_MONOTONIC, None where it did not happen."""
+    """One line of requests.jsonl; all times are of CLOCK_MONOTONIC, None where it did not happen.
+
+    `text_ns` has the time of every piece of text, `first_ns` and `last_ns` its ends.
+    """
 
     index: int
-    intended_s: float | None
+    intended_ns: int | None
     sent_ns: int | None
     first_ns: int | None
     last_ns: int | None
     done_ns: int
     status: int | None
     tokens: int
+    text_ns: list[int]
     error: str
 
 
@@ -38,13 +42,14 @@ def row(exchange: Exchange) -> Row:
     times_ns = exchange.answer.times_ns
     return Row(
         index=exchange.index,
-        intended_s=exchange.intended_ns / 1e9 if exchange.intended_ns else None,
+        intended_ns=exchange.intended_ns or None,
         sent_ns=exchange.sent_ns or None,
         first_ns=times_ns[0] if times_ns else None,
         last_ns=times_ns[-1] if times_ns else None,
         done_ns=exchange.done_ns,
         status=exchange.answer.status or None,
         tokens=_tokens(exchange),
+        text_ns=times_ns,
         error=exchange.answer.error,
     )
 

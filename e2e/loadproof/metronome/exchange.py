@@ -49,11 +49,11 @@ class Exchange:
         """Whether the sender was told to send it."""
         return self.timer is not None
 
-    def end(self, why: str = "") -> None:
-        """Over, with `why` it failed if it did; only the first end counts."""
+    def end(self, why: str = "", at_ns: int = 0) -> None:
+        """Over at `at_ns` (0: now), with `why` it failed if it did; only the first end counts."""
         if self.done_ns:
             return
-        self.done_ns = time.monotonic_ns()
+        self.done_ns = at_ns or time.monotonic_ns()
         if why:
             self.answer.fail(why)
         if self.timer is not None:

@@ -1,33 +1,48 @@
-"""How is a file of arguments read: one argument per line, # comments, our values in braces?"""
+"""How is a file of arguments read: one argument per line, # comments, our values in braces?
+
+Left out: what the arguments mean, that is for the tool.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from loadproof.errors import UsageProblem
 from loadproof.plain_words import nearest
 from loadproof.tools.base import Setting
+from loadproof.yaml_text import read_text
 
 PLACEHOLDERS = ("base_url", "model", "tokenizer", "out", "seed")
-_PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
+_ONE_OF = "(?:" + "|".join(PLACEHOLDERS) + ")"
+_PLACEHOLDER = re.compile(rf"\{{({_ONE_OF})\}}")
 _IN_BRACES = re.compile(r"\{(\w+)\}")
+_DRESSED = re.compile(rf"\$\{{{_ONE_OF}\}}|\{{\{{{_ONE_OF}\}}\}}")
+_UNCLOSED = re.compile(rf"\{{({_ONE_OF})(?=$|[\s/\"'])")
 
 
 def read_args(path: Path) -> list[str]:
-    """Return the arguments of a file. Raises UsageProblem when it is unreadable or holds none."""
-    try:
-        lines = [line.strip() for line in path.read_text().splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageProblem(f"{path}: cannot be read: {error}") from error
-    arguments = [line for line in lines if line and not line.startswith("#")]
+    """Return the arguments of a file. Raises UsageProblem when it is unreadable, holds none, or one is misspelt."""
+    numbered = [(number, line.strip()) for number, line in enumerate(read_text(path).split("\n"), start=1)]
+    arguments = [(number, line) for number, line in numbered if line and not line.startswith("#")]
     if not arguments:
         raise UsageProblem(f"{path}: holds no argument; write one per line")
-    for word in _IN_BRACES.findall(" ".join(arguments)):
+    if problems := [f"{path}:{number}: {what}" for number, line in arguments for what in _problems(line)]:
+        raise UsageProblem("\n".join(problems))
+    return [line for _, line in arguments]
+
+
+def _problems(argument: str) -> Iterator[str]:
+    if "\0" in argument:
+        yield "holds a NUL, which no argument can; take it out"
+    for word in _IN_BRACES.findall(argument):
         if word not in PLACEHOLDERS and (near := nearest(word, PLACEHOLDERS)):
-            raise UsageProblem(f"{path}: nothing replaces {{{word}}}{near}")
-    return arguments
+            yield f"nothing replaces {{{word}}}{near}"
+    for dressed in _DRESSED.findall(argument):
+        yield f"{dressed} would keep its sign or outer braces; did you mean '{{{dressed.strip('${}')}}}'?"
+    for word in _UNCLOSED.findall(argument):
+        yield f"the brace before {word} is not closed; did you mean '{{{word}}}'?"
 
 
 def filled(arguments: Iterable[str], setting: Setting) -> list[str]:

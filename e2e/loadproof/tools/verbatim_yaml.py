@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode
 
 from loadproof.errors import UsageProblem
+from loadproof.yaml_text import compose, load, read_text
 
 type Keys = tuple[str, ...]
 
@@ -35,13 +34,11 @@ def with_values(path: Path, values: Mapping[Keys, str]) -> str:
     Raises UsageProblem when the file is unreadable, is not a mapping, or has something else than a mapping where
     one is needed.
     """
-    try:
-        text = path.read_text(newline="")
-        root = YAML(typ="rt").compose(text)
-    except (OSError, ValueError, LookupError, RecursionError, YAMLError) as error:
-        raise UsageProblem(f"{path}: is not readable YAML: {error}") from error
+    text = read_text(path)
+    root = compose(text, str(path), typ="rt")
     if not isinstance(root, MappingNode) or not root.value:
         raise UsageProblem(f"{path}: must be a mapping of keys, as the tool's own documentation describes it")
+    load(text, str(path))  # a key given twice is seen only here
     splices = [_splice(text, root, keys, value, path) for keys, value in values.items()]
     for splice in sorted(splices, reverse=True):
         text = text[: splice.start] + splice.new + text[splice.end :]
@@ -105,13 +102,12 @@ def _added(text: str, mapping: MappingNode, key: str, value: str) -> _Splice:
 
 def _check(text: str, values: Mapping[Keys, str], path: Path) -> None:
     """Read the result back: whatever YAML can do beyond what is foreseen above must not go unnoticed."""
-    try:
-        document = YAML(typ="safe", pure=True).load(text)
-        for keys, value in values.items():
-            read = document
+    for keys, value in values.items():
+        try:
+            read: Any = load(text, str(path))
             for key in keys:
                 read = read[key]
-            if read != value:
-                raise UsageProblem(f"{path}: {'.'.join(keys)} cannot be overwritten; write it on a line of its own")
-    except (YAMLError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise UsageProblem(f"{path}: is not valid YAML, or too unusual to be overwritten: {error}") from error
+        except (UsageProblem, LookupError, TypeError):
+            read = None
+        if read != value:
+            raise UsageProblem(f"{path}: {'.'.join(keys)} cannot be overwritten; write it on a line of its own")

@@ -74,7 +74,9 @@ class Raw:
 
     def reply(self) -> Reply:
         status, headers = self.head()
-        if headers.get("transfer-encoding") == "chunked":
+        if status == 100:
+            body = b""
+        elif headers.get("transfer-encoding") == "chunked":
             body = b"".join(iter(self._chunk, b""))
         elif "content-length" in headers:
             body = self._file.read(int(headers["content-length"]))
@@ -106,9 +108,9 @@ class Raw:
 
 
 @asynccontextmanager
-async def silent_absorber(profile: Profile, folder: Path) -> AsyncIterator[Absorber]:
+async def silent_absorber(profile: Profile, folder: Path, *, level: str = "full") -> AsyncIterator[Absorber]:
     """Run an absorber; at the end it has written its journal and has complained of nothing."""
-    async with absorbing(profile, folder / "journal", log_dir=folder) as (announced, process):
+    async with absorbing(profile, folder / "journal", log_dir=folder, level=level) as (announced, process):
         yield Absorber(announced.url, announced.host, announced.port, announced.model, folder / "journal")
     assert process.stderr.read_text() == ""
 
@@ -122,7 +124,7 @@ async def absorber(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ab
 
 
 @pytest.fixture(scope="session")
-def start() -> Callable[[Profile, Path], object]:
+def start() -> Callable[..., object]:
     """How a module starts an absorber of its own."""
     return silent_absorber
 

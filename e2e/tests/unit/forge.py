@@ -119,8 +119,8 @@ def journal(
         return pa.ListArray.from_arrays(offsets, pa.array(np.broadcast_to(values, (n, tokens)).reshape(-1)))
 
     per_row: dict[str, object] = {
-        "conn": 0, "arrival_kernel": kernel, "method": "POST", "path": "/v1/completions", "headers": [], "body": b"",
-        "occurrence": 0, "model": MODEL, "stream": True, "ignore_eos": True, "max_tokens": TOKENS,
+        "worker": 0, "conn": 0, "arrival_kernel": kernel, "method": "POST", "path": "/v1/completions", "headers": [],
+        "body": b"", "occurrence": 0, "model": MODEL, "stream": True, "ignore_eos": True, "max_tokens": TOKENS,
         "extra_fields": "{}", "bare_prompt_tokens": 127, "usage_prompt_tokens": 128, "status": 200,
         "output_tokens": tokens, "bytes": 100, "blocked_ns": 0, "outq_bytes": 0, "fault": None,
         "finish_reason": "length", "how_ended": COMPLETE,
@@ -129,15 +129,15 @@ def journal(
         "req": np.arange(n), "nth": np.arange(n), "arrival_ns": arrival, "read_ns": arrival, "received_ns": arrival,
         "digest": [(1 + i).to_bytes(16) for i in range(n)], "planned_first_ns": arrival + nanoseconds(ttft_s),
         "planned_ns": chunks(planned), "late_ns": chunks(late[:, None]),
-        "chunk_tokens": chunks(1), "chunk_bytes": chunks(6), "done_ns": done,
+        "chunk_tokens": chunks(1), "chunk_bytes": chunks(6), "chunk_choice": chunks(0), "done_ns": done,
     }  # fmt: skip
     arrays = ((field, columns[field.name]) for field in SCHEMA)
     table = pa.table(
         [a.cast(f.type) if isinstance(a, pa.Array) else pa.array(a, f.type) for f, a in arrays], schema=SCHEMA
     )
-    offset = 1_700_000_000_000_000_000
-    metadata = Metadata(host="forge", boot_id="", model=MODEL, profile={},
-                        clock_offset_ns=(offset, offset + int(nanoseconds(clock_jump_s))))  # fmt: skip
+    offset, jump = 1_700_000_000_000_000_000, int(nanoseconds(clock_jump_s))
+    metadata = Metadata(host="forge", boot_id="", model=MODEL, profile={}, clock_offset_ns=(offset, offset + jump),
+                        clock_jump_ns=abs(jump))  # fmt: skip
     return Journal(table, metadata)
 
 

@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 import loadproof
 from loadproof.checks.claims import beside, required_but_not_judged
-from loadproof.checks.every import CHECKS, MAY_BE_ALLOWED, check_allowances
-from loadproof.errors import Exit, UsageProblem
+from loadproof.checks.every import CHECKS, check_allowances
+from loadproof.errors import UsageProblem
+from loadproof.expected import MAY_BE_ALLOWED
 from loadproof.load.truth import DEFINITIONS, truth
 from loadproof.reported import UNITS, Distribution, Reported, numbers
 from loadproof.tools.names import TOOL_FILES
@@ -77,18 +78,16 @@ def test_a_count_can_never_be_allowed(check: str) -> None:
 
 
 @pytest.mark.parametrize(("check", "hint"), [("rate.meen", "rate.mean"), ("instrument.clock", "known are"), ("x", "")])
-def test_an_unknown_check_is_a_usage_problem_with_a_hint(check: str, hint: str) -> None:
-    with pytest.raises(UsageProblem) as raised:
-        check_allowances(rate_case(N, 20, "constant", **allowing(check)))
-    assert raised.value.exit_code == Exit.USAGE
-    assert f"forged: tools.command.allowances: no check '{check}'" in str(raised.value)
+def test_an_unknown_check_is_refused_with_a_hint(check: str, hint: str) -> None:
+    with pytest.raises(ValidationError, match=f"no check '{check}'") as raised:
+        rate_case(N, 20, "constant", **allowing(check))
     assert hint in str(raised.value)
 
 
 def test_every_name_that_may_be_allowed_is_accepted() -> None:
     check_allowances(rate_case(N, 20, "constant", **allowing(*MAY_BE_ALLOWED)))
-    with pytest.raises(UsageProblem):
-        check_allowances(rate_case(N, 20, "constant", **allowing(*MAY_BE_ALLOWED, "nothing")))
+    with pytest.raises(ValidationError):
+        rate_case(N, 20, "constant", **allowing(*MAY_BE_ALLOWED, "nothing"))
 
 
 ORDER = [Outcome.BROKEN, Outcome.FAIL, Outcome.UNCLEAR, Outcome.UNSUPPORTED, Outcome.PASS]

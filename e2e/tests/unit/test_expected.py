@@ -69,6 +69,9 @@ BAD_ARRIVALS = {
     "gamma(inf)": f"{POSITIVE} 'inf'",
     "gamma()": f"{POSITIVE} ''",
     "fixed-span(x)": f"{POSITIVE} 'x'",
+    "gamma 0.5": f"expected one of {ARRIVALS}, got the text 'gamma 0.5'; did you mean 'gamma(0.5)'?",
+    "fixed-span[2]": f"expected one of {ARRIVALS}, got the text 'fixed-span[2]'; did you mean 'fixed-span(2)'?",
+    "{law: gamma, shape: 3}": f"expected one of {ARRIVALS}, got a mapping; did you mean 'gamma(3)'?",
     "poisson(2)": "poisson takes no shape, got the text 'poisson(2)'; did you mean 'poisson'?",
     "gamma(1)(2)": f"expected one of {ARRIVALS}, got the text 'gamma(1)(2)'",
 }
@@ -95,7 +98,10 @@ WRONG = {
         RATE.replace("  stream", "  api: chats\n  stream"),
         "7: workload.api: expected one of completions, chat, got the text 'chats'; did you mean 'chat'?",
     ),
-    "rate with a unit": (RATE.replace("40", "40/s"), "11: load.rate: expected a number, got the text '40/s'"),
+    "rate with a unit": (
+        RATE.replace("40", "40/s"),
+        "11: load.rate: expected a number, got the text '40/s'; did you mean 40?",
+    ),
     "rate zero": (RATE.replace("40", "0"), "11: load.rate: must be greater than 0, got 0"),
     "wrong mode": (
         RATE.replace("mode: rate", "mode: rates"),
@@ -148,6 +154,10 @@ WRONG = {
     "allowance for the count": (
         CLOSED.replace("leading_extra_requests: 1", "allowances: [{check: count.total, because: it is so}]"),
         "14: tools.vllm.allowances[0].check: a wrong count is never allowed; leave this allowance out",
+    ),
+    "allowance for an unknown check": (
+        CLOSED.replace("leading_extra_requests: 1", "allowances: [{check: rate.men, because: it is so}]"),
+        "14: tools.vllm.allowances[0].check: no check 'rate.men'; did you mean 'rate.mean'?",
     ),
     "allowance without a reason": (
         CLOSED.replace("leading_extra_requests: 1", "allowances:\n      - check: rate.mean\n        because: ''"),

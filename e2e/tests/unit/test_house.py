@@ -16,16 +16,21 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 
 # A module imports only from its own room or from lower ranks; the longest matching name counts.
 BY_RANK = (
-    "loadproof errors data",
-    "verdict plain_words words cache live host chat_template record ended interruptible process_tree",
-    "tools.names absorber.profile",
+    "loadproof errors data model_places absorber.laws",
+    "verdict plain_words yaml_text words cache live host chat_template record ended interruptible process_tree "
+    "warden log_tail",
+    "tools.names absorber.profile warden_link",
+    "streams raw_request",
+    "parts",
+    "merging",
+    "sealing",
     "arrival tokenizer strict_yaml reported journal process requirements",
-    "expected load profile_flags",
+    "expected load profile_flags placement",
     "case metronome tools absorber simulators",
     "checks run_folder",
-    "judging",
-    "bench",
-    "report serving",
+    "judging together descriptors",
+    "bench observing",
+    "report serving cli_options",
     "plugin cli data.make_tokenizer_tarball data.make_words",
     "__main__",
 )

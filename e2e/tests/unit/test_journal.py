@@ -22,7 +22,8 @@ from loadproof.journal import (
     write_journal,
 )
 
-METADATA = Metadata(host="h", boot_id="b", model="m", clock_offset_ns=(5, 6), profile={"ttft_s": 0.1})
+METADATA = Metadata(host="h", boot_id="b", model="m", clock_offset_ns=(5, 6), clock_jump_ns=1,
+                    profile={"ttft_s": 0.1})  # fmt: skip
 
 
 def record(req: int, late: tuple[int | None, ...] = (), **fields: object) -> Record:
@@ -54,13 +55,14 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
     assert journal.table.schema.remove_metadata() == SCHEMA
     row, other = journal.table.to_pylist()
     assert row == {
-        "req": 0, "conn": 1, "nth": 0, "arrival_ns": 1000, "arrival_kernel": False, "read_ns": 1001,
+        "req": 0, "worker": 0, "conn": 1, "nth": 0, "arrival_ns": 1000, "arrival_kernel": False, "read_ns": 1001,
         "received_ns": 1500, "method": "POST", "path": "/v1/completions?q",
         "headers": [{"name": "Host", "value": "é"}, {"name": "Empty", "value": ""}], "body": body,
         "digest": b"d" * 16, "occurrence": 0, "model": "m", "stream": True, "ignore_eos": False, "max_tokens": 7,
         "extra_fields": '{"a": null, "seed": 1}', "bare_prompt_tokens": 1, "usage_prompt_tokens": 2,
         "planned_first_ns": 2_000_000, "planned_ns": [2_000_000, 3_000_000, 4_000_000],
-        "late_ns": [0, 5, 7_000_000_000], "chunk_tokens": [1, 1, 1], "chunk_bytes": [100, 101, 102], "done_ns": 99,
+        "late_ns": [0, 5, 7_000_000_000], "chunk_tokens": [1, 1, 1], "chunk_bytes": [100, 101, 102],
+        "chunk_choice": [0, 0, 0], "done_ns": 99,
         "status": 200, "output_tokens": 3, "bytes": 303, "blocked_ns": 4, "outq_bytes": 8, "fault": None,
         "finish_reason": "length",
         "how_ended": COMPLETE,
@@ -163,7 +165,7 @@ def test_another_schema_version_names_both(tmp_path: Path) -> None:
     table = pq.read_table(path)
     older = table.drop_columns("late_ns").replace_schema_metadata({METADATA_KEY: b'{"schema_version": 0}'})
     pq.write_table(older, path)
-    with pytest.raises(BrokenRun, match=r"schema version 0, missing columns \['late_ns'\].*reads version 1"):
+    with pytest.raises(BrokenRun, match=r"schema version 0, missing columns \['late_ns'\].*reads version 2"):
         read_journal(tmp_path)
 
 
@@ -173,7 +175,7 @@ def test_a_missing_column_or_author_is_broken_too(tmp_path: Path) -> None:
     pq.write_table(table.drop_columns("body"), path)
     with pytest.raises(BrokenRun, match=r"missing columns \['body'\]"):
         read_journal(tmp_path)
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: b'{"schema_version": 1}'}), path)
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: b'{"schema_version": 2}'}), path)
     with pytest.raises(BrokenRun, match="does not say who wrote it"):
         read_journal(tmp_path)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import json
 import signal
 import socket
@@ -28,7 +29,8 @@ from loadproof.metronome.__main__ import _plan, main
 from loadproof.metronome.answer import Answer
 from loadproof.metronome.asked import Asked
 from loadproof.metronome.claims import claims_of, row
-from loadproof.metronome.client import Connection, Sender
+from loadproof.metronome.client import Sender
+from loadproof.metronome.connection import Connection
 from loadproof.metronome.drive import drive
 from loadproof.metronome.exchange import Exchange
 from loadproof.metronome.schedule import offsets_s
@@ -165,47 +167,49 @@ def errors(exchanges: Sequence[Exchange]) -> list[str]:
 # --- one reply, in every form ---------------------------------------------------------------------------------------
 
 
-class _Transport(asyncio.Transport):
-    """Takes what is written and remembers an abort."""
-
-    aborted = False
-
-    def write(self, data: object) -> None:
-        assert data == b"request"
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def is_closing(self) -> bool:
-        return self.aborted
-
-
-def received(*reads: bytes) -> tuple[Exchange, Sender]:
-    sender = Sender("127.0.0.1", 1, timeout_s=1)
-    connection = Connection(sender)
-    connection.connection_made(_Transport())
-    exchange = Exchange(0, b"request", streamed=True)
-    connection.send(exchange)
-    for read in reads:
-        connection.data_received(read)
-    return exchange, sender
+@contextlib.asynccontextmanager
+async def connected() -> AsyncIterator[tuple[Connection, Sender, socket.socket]]:
+    """A connection of its own sender, and the other end of it."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    theirs.setblocking(False)
+    with theirs:
+        async with Sender("127.0.0.1", 1, timeout_s=1) as sender:
+            connection = Connection(sender, ours)
+            sender.connections.add(connection)
+            yield connection, sender, theirs
+    assert not sender.connections
 
 
+@contextlib.asynccontextmanager
+async def received(*reads: bytes) -> AsyncIterator[tuple[Exchange, Connection, Sender]]:
+    """A request on a connection that then takes `reads`, at the times 1, 2, 3 and so on."""
+    async with connected() as (connection, sender, _):
+        exchange = Exchange(0, b"request", streamed=True)
+        connection.send(exchange)
+        for now_ns, read in enumerate(reads, start=1):
+            connection.take(read, now_ns)
+        yield exchange, connection, sender
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
-def test_a_stream_split_at_every_byte_is_the_same_stream(newline: bytes) -> None:
+async def test_a_stream_split_at_every_byte_is_the_same_stream(newline: bytes) -> None:
     events = b": a comment\n\n" + event(ROLE) + EVENTS
     reply = HEAD + chunked(events.replace(b"\n", newline))
     for offset in range(1, len(reply)):
-        exchange, sender = received(reply[:offset], reply[offset:])
-        assert (exchange.answer.error, len(exchange.answer.times_ns), len(sender.idle)) == ("", TOKENS, 1), offset
-        assert exchange.answer.usage is not None
-        assert exchange.answer.usage.completion_tokens == TOKENS
+        async with received(reply[:offset], reply[offset:]) as (exchange, _, sender):
+            assert (exchange.answer.error, len(exchange.answer.times_ns), len(sender.idle)) == ("", TOKENS, 1), offset
+            assert exchange.answer.usage is not None
+            assert exchange.answer.usage.completion_tokens == TOKENS
 
 
-def test_a_stream_in_single_bytes_is_the_same_stream() -> None:
-    exchange, sender = received(*(bytes([byte]) for byte in STREAM))
-    assert (exchange.answer.error, len(exchange.answer.times_ns), len(sender.idle)) == ("", TOKENS, 1)
-    assert exchange.answer.times_ns == sorted(exchange.answer.times_ns)
+@pytest.mark.asyncio
+async def test_a_stream_in_single_bytes_is_the_same_stream() -> None:
+    async with received(*(bytes([byte]) for byte in STREAM)) as (exchange, _, sender):
+        assert (exchange.answer.error, len(exchange.answer.times_ns), len(sender.idle)) == ("", TOKENS, 1)
+        assert exchange.answer.times_ns == sorted(exchange.answer.times_ns)
+        assert exchange.done_ns == len(STREAM)  # the stamp of the last read, not the time of its handling
 
 
 def test_times_are_of_the_read_that_ended_the_line() -> None:
@@ -217,30 +221,58 @@ def test_times_are_of_the_read_that_ended_the_line() -> None:
     assert answer.times_ns == [2, 2, 4]
 
 
-def test_an_interim_answer_is_not_the_answer() -> None:
-    exchange, _ = received(b"HTTP/1.1 100 Continue\r\n\r\n" + STREAM)
-    assert (exchange.answer.error, exchange.answer.status) == ("", 200)
+@pytest.mark.asyncio
+async def test_an_interim_answer_is_not_the_answer() -> None:
+    async with received(b"HTTP/1.1 100 Continue\r\n\r\n" + STREAM) as (exchange, _, _):
+        assert (exchange.answer.error, exchange.answer.status) == ("", 200)
 
 
-def test_a_connection_with_surplus_bytes_is_not_used_again() -> None:
-    exchange, sender = received(STREAM + STREAM)
-    assert exchange.answer.error == ""
-    assert sender.idle == []
+@pytest.mark.asyncio
+async def test_a_connection_with_surplus_bytes_is_not_used_again() -> None:
+    async with received(STREAM + STREAM) as (exchange, connection, sender):
+        assert exchange.answer.error == ""
+        assert sender.idle == []
+        assert connection.closed
 
 
-def test_a_connection_that_is_closing_fails_the_request_at_once() -> None:
-    _, sender = received(STREAM, STREAM)  # the second reply, which nobody asked for, ends the connection
-    exchange = Exchange(1, b"request", streamed=True)
-    sender.idle[0].send(exchange)
-    assert (exchange.answer.error, exchange.sent_ns) == ("the server closed before anything was sent", 0)
+@pytest.mark.asyncio
+async def test_a_connection_that_is_closed_fails_the_request_at_once() -> None:
+    # The second reply, which nobody asked for, ends the connection.
+    async with received(STREAM, STREAM) as (_, connection, _):
+        exchange = Exchange(1, b"request", streamed=True)
+        connection.send(exchange)
+        assert (exchange.answer.error, exchange.sent_ns) == ("the server closed before anything was sent", 0)
 
 
-def test_bytes_on_an_idle_connection_end_it() -> None:
-    _, sender = received(STREAM)
-    connection = sender.idle[0]
-    assert not connection.transport.is_closing()
-    connection.data_received(STREAM)
-    assert connection.transport.is_closing()
+@pytest.mark.asyncio
+async def test_bytes_on_an_idle_connection_end_it() -> None:
+    async with received(STREAM) as (_, connection, sender):
+        assert sender.idle == [connection]
+        connection.take(STREAM, 2)
+        assert connection.closed
+        assert sender.idle == []
+
+
+@pytest.mark.asyncio
+async def test_a_request_that_the_kernel_takes_in_parts_arrives_whole() -> None:
+    request = bytes(range(256)) * 8192
+    arrived = bytearray()
+    async with connected() as (connection, _, theirs), asyncio.timeout(DEADLINE_S):
+        connection.send(Exchange(0, request, streamed=True))
+        while len(arrived) < len(request):
+            arrived += await asyncio.get_running_loop().sock_recv(theirs, 65536)
+        assert not asyncio.get_running_loop().remove_writer(connection._fd)  # nothing is waited for any more
+    assert arrived == request
+
+
+@pytest.mark.asyncio
+async def test_a_send_into_a_connection_that_is_gone_fails_its_request() -> None:
+    async with connected() as (connection, _, theirs):
+        theirs.close()
+        exchange = Exchange(0, b"request", streamed=True)
+        connection.send(exchange)
+        assert "the connection was lost: " in exchange.answer.error
+        assert exchange.done_ns
 
 
 @pytest.mark.parametrize(
@@ -259,10 +291,11 @@ def test_bytes_on_an_idle_connection_end_it() -> None:
         (b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
     ],
 )
-def test_a_reply_that_is_not_whole_is_a_failure_with_its_reason(reply: bytes, why: str) -> None:
-    exchange, _ = received(reply)
-    assert exchange.done_ns
-    assert why in exchange.answer.error
+@pytest.mark.asyncio
+async def test_a_reply_that_is_not_whole_is_a_failure_with_its_reason(reply: bytes, why: str) -> None:
+    async with received(reply) as (exchange, _, _):
+        assert exchange.done_ns
+        assert why in exchange.answer.error
 
 
 @pytest.mark.parametrize(
@@ -546,8 +579,8 @@ def test_a_row_says_nothing_of_what_did_not_happen() -> None:
     never = Exchange(3, b"", streamed=True)
     never.end("no connection")
     assert msgspec.to_builtins(row(never)) == {
-        "index": 3, "intended_s": None, "sent_ns": None, "first_ns": None, "last_ns": None,
-        "done_ns": never.done_ns, "status": None, "tokens": 0, "error": "no connection",
+        "index": 3, "intended_ns": None, "sent_ns": None, "first_ns": None, "last_ns": None,
+        "done_ns": never.done_ns, "status": None, "tokens": 0, "text_ns": [], "error": "no connection",
     }  # fmt: skip
 
 
@@ -587,7 +620,12 @@ async def test_the_program_leaves_claims_and_rows(tmp_path: Path) -> None:
     )  # fmt: skip
     rows = [json.loads(line) for line in (out / "requests.jsonl").read_text().splitlines()]
     assert [r["index"] for r in rows] == list(range(6))
-    assert all(r["sent_ns"] <= r["first_ns"] <= r["last_ns"] <= r["done_ns"] for r in rows)
+    assert all(r["intended_ns"] == r["sent_ns"] <= r["first_ns"] <= r["last_ns"] <= r["done_ns"] for r in rows)
+    assert all([r["first_ns"], r["last_ns"]] == [r["text_ns"][0], r["text_ns"][-1]] for r in rows)
+    gaps = [b - a for r in rows for a, b in itertools.pairwise(r["text_ns"])]
+    assert claims["itl_s"]["mean"] == pytest.approx(sum(gaps) / len(gaps) / 1e9)
+    ttft = sorted(r["first_ns"] - r["intended_ns"] for r in rows)
+    assert claims["ttft_s"]["p50"] == pytest.approx((ttft[2] + ttft[3]) / 2 / 1e9)
     assert sorted(path.name for path in out.iterdir()) == ["claims.json", "requests.jsonl"]
     assert len(server.bodies) == 6
 

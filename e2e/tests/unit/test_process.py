@@ -1,4 +1,4 @@
-"""Does a program that we start always end, with all of its group, measured, reaped and its output kept?"""
+"""Does a program that we start always end, with all that it started, measured, reaped and its output kept?"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _descriptors() -> int:
 
 
 def _gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    return not psutil.pid_exists(pid)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,8 @@ async def test_how_it_ended(start: Start, script: str, code: int, says: str) -> 
     assert ended.argv == [sys.executable, "-c", script]
     assert ended.started_ns < ended.ended_ns
     with pytest.raises(ChildProcessError):  # reaped: no zombie of ours is there to wait for
-        os.waitpid(process.pid, os.WNOHANG)  # noqa: ASYNC222 -- WNOHANG returns at once
+        os.waitpid(process._warden.pid, os.WNOHANG)  # noqa: ASYNC222 -- WNOHANG returns at once
+    assert not psutil.pid_exists(process.pid)
 
 
 async def test_deadline(start: Start) -> None:
@@ -188,21 +189,24 @@ async def test_no_descriptor_and_no_task_is_left(start: Start) -> None:
     assert asyncio.all_tasks() == tasks
 
 
-async def test_a_group_that_outlives_kill_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loadproof.process.group_lives", lambda _pgid: True)
+async def test_what_outlives_kill_is_told(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("loadproof.process.KILL_WAIT_S", 0.02)
+    held: list[tuple[Process, psutil.Process]] = []
+
+    async def hold() -> None:
+        async with start(FOREVER) as process:
+            await _up(process)
+            [inner] = psutil.Process(process._warden.pid).children()
+            inner.suspend()  # stands for a command that waits for a device: nobody reports its end
+            held.append((process, inner))
+            await process.stop("enough", grace_s=0.02)
+
     with pytest.raises(BrokenRun, match=r"outlived SIGKILL by 0\.02 s; look at `ps"):
-        async with start("pass") as process:
-            await process.wait(DEADLINE_S)
-
-
-async def test_a_zombie_does_not_count_as_alive(start: Start) -> None:
-    async with start("pass") as process:
-        await process.exited()  # and is not yet reaped
-        assert psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
-        assert not process_tree.group_lives(process.pid)
-    async with start(FOREVER) as process:
-        assert process_tree.group_lives(process.pid)
+        await hold()
+    [(process, inner)] = held
+    inner.resume()
+    process._warden._popen.wait(DEADLINE_S)
+    assert _gone(process.pid)
 
 
 async def test_use_of_processor_and_memory(start: Start) -> None:
@@ -223,8 +227,36 @@ async def test_memory_is_that_of_the_children_too(start: Start) -> None:
     hold = "import signal\nx = b'x' * 100_000_000\nprint('held', flush=True)\nsignal.pause()"
     async with start(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {hold!r}])") as process:
         await _up(process)
-        assert process_tree.tree_memory_bytes(process.pid) >= 100_000_000
-    assert process_tree.tree_memory_bytes(process.pid) == 0
+        assert process_tree.memory_below_bytes(process._warden.pid) >= 100_000_000
+    assert process_tree.memory_below_bytes(process._warden.pid) == 0
+
+
+DAEMON = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+
+
+async def test_what_daemons_use_is_counted_too(start: Start) -> None:
+    burn = (
+        DAEMON + "import time\nx = b'x' * 100_000_000\nwhile time.process_time() < 0.5: pass\nprint('up', flush=True)"
+    )
+    script = (
+        f"import signal, subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r} + '; time.sleep(1000)'])\n"
+    )
+    async with start(script + "while True: signal.pause()") as process:
+        await _up(process)
+        async with asyncio.timeout(DEADLINE_S):
+            while process._peak_bytes < 100_000_000:  # noqa: ASYNC110 -- the sampler tells nobody
+                await asyncio.sleep(0.05)
+        ended = await process.stop("seen")
+    assert 0.5 <= ended.usage.cpu_s < 10
+
+
+async def test_the_wardens_own_use_is_not_counted(start: Start) -> None:
+    async with start("import os\nos.execv('/bin/sleep', ['sleep', '1000'])") as process:
+        async with asyncio.timeout(DEADLINE_S):
+            while psutil.Process(process.pid).name() != "sleep":  # noqa: ASYNC110 -- no event comes from an exec
+                await asyncio.sleep(0.01)
+        wardens = sum(each.memory_info().rss for each in psutil.Process(process.pid).parents()[:2])
+        assert process_tree.memory_below_bytes(process._warden.pid) < 2_000_000 < wardens
 
 
 async def test_logs_and_standard_input(start: Start) -> None:

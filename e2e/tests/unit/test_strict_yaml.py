@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from loadproof.errors import UsageProblem
-from loadproof.strict_yaml import LIMIT_BYTES, read_strict, read_strict_text
+from loadproof.strict_yaml import read_strict, read_strict_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +98,7 @@ ONE_PROBLEM = {
     ),
     "text for a number": (
         "title: x\nshape: {kind: circle, radius: 40/s}",
-        "d.yaml:2: shape.radius: expected a number, got the text '40/s'",
+        "d.yaml:2: shape.radius: expected a number, got the text '40/s'; did you mean 40?",
     ),
     "bool for a number": (
         "title: x\nshape: {kind: circle, radius: true}",
@@ -124,7 +123,10 @@ ONE_PROBLEM = {
     "number for text": ("title: 5", "d.yaml:1: title: expected text, got 5"),
     "nothing for text": ("title:", "d.yaml:1: title: expected text, got nothing"),
     "empty text": ("title: ''", "d.yaml:1: title: must not be empty"),
-    "yes for true": ("title: x\nvisible: yes", "d.yaml:2: visible: expected true or false, got the text 'yes'"),
+    "yes for true": (
+        "title: x\nvisible: yes",
+        "d.yaml:2: visible: expected true or false, got the text 'yes'; did you mean true?",
+    ),
     "text for a list": ("title: x\nmore: y", "d.yaml:2: more: expected a list, got the text 'y'"),
     "text for a mapping": ("title: x\nnamed: [1]", "d.yaml:2: named: expected a mapping, got a list"),
     "duplicate key": (
@@ -144,38 +146,74 @@ ONE_PROBLEM = {
         "d.yaml:3: shape: a key must be plain text, got '<<'; put quotes around it",
     ),
     "tag": ("title: !secret x", "d.yaml:1: title: the tag !secret is not read here; leave it out"),
-    "value that is not what its tag says": ("title: x\nwidth: !!int y", "d.yaml:2: width: cannot be read: 'y'"),
-    "lone surrogate": ('title: "\\ud800"', "d.yaml:1: title: cannot be read: '\\ud800'"),
+    "value that is not what its tag says": (
+        "title: x\nwidth: !!int y",
+        "d.yaml:2: width: cannot be read as a whole number: 'y'",
+    ),
+    "lone surrogate": ('title: "\\ud800"', "d.yaml:1: title: cannot be read as text: '\\ud800'"),
     "list at the top": ("- title: x", "d.yaml:1: expected a mapping with the keys title, got a list"),
     "text at the top": ("\ntitle", "d.yaml:2: expected a mapping with the keys title, got the text 'title'"),
     "nothing but a comment": ("# title: x\n", "d.yaml: is empty; it needs the keys title"),
     "two documents": (
         "title: x\n---\ntitle: y",
-        "d.yaml:2: not YAML: expected a single document in the stream, but found another document",
+        "d.yaml:2: a second document begins here; a file holds one",
     ),
-    "nested deeper than the stack": (
-        "title: " + "[" * 1200,
-        "d.yaml: is nested too deeply; at most 32 levels are read",
+    "nested one level too deep": (
+        "title: " + "[" * 31 + "\n" + "[",
+        "d.yaml:2: is nested too deeply; at most 32 levels are read",
     ),
-}
-
-
-NOT_YAML = {
-    "tab": ("title: x\n\twidth: 1", "d.yaml:2: not YAML: while scanning for the next token, found character '\\t'"),
-    "control character": ("title: x\nwidth: \x01", "d.yaml:2: not YAML: a character that may not stand here"),
-    "impossible character": ('title: "\\Uffffffff"', "d.yaml: not YAML: "),
+    "missing key of a misspelt one": ("titel: x", "d.yaml:1: titel: unknown key; did you mean 'title'?"),
+    "misspelt discriminator": (
+        "title: x\nshape:\n  knd: circle\n  radius: 1",
+        "d.yaml:3: shape.knd: unknown key; did you mean 'kind'?",
+    ),
+    "whole number with a point": (
+        "title: x\nnamed: {a: {kind: square, side: 2.0}}",
+        "d.yaml:2: named.a.side: expected a whole number, got 2.0; did you mean 2?",
+    ),
+    "quoted number": (
+        "title: x\nshape: {kind: circle, radius: '40'}",
+        "d.yaml:2: shape.radius: expected a number, got the text '40'; did you mean 40?",
+    ),
+    "time of day": (
+        "title: x\nshape: {kind: circle, radius: 12:30}",
+        "d.yaml:2: shape.radius: expected a number, got the text '12:30'",
+    ),
+    "off for false": (
+        "title: x\nvisible: Off",
+        "d.yaml:2: visible: expected true or false, got the text 'Off'; did you mean false?",
+    ),
+    "quoted true": (
+        "title: x\nvisible: 'true'",
+        "d.yaml:2: visible: expected true or false, got the text 'true'; did you mean true?",
+    ),
+    "text for a model": (
+        "title: x\nnamed: {a: b}",
+        "d.yaml:2: named.a: expected a mapping of kind, side, got the text 'b'",
+    ),
+    "beyond floating point": (
+        "title: x\nshape: {kind: circle, radius: 1e400}",
+        "d.yaml:2: shape.radius: cannot be read as a number: '1e400'",
+    ),
+    "the beginning of a key": ("title: x\nvis: true", "d.yaml:2: vis: unknown key; did you mean 'visible'?"),
+    "more than the whole of a key": (
+        "title: x\nnamed: {a: {kind: square, side: 1, side_length_of_it: 2}}",
+        "d.yaml:2: named.a.side_length_of_it: unknown key; did you mean 'side'?",
+    ),
+    "key with a character that is not seen": (
+        "title: x\nwid\u200bth: 1",
+        r"d.yaml:2: the key 'wid\u200bth' holds a character that is not to be seen; type it anew",
+    ),
+    "only the odd key is told of what it may hide": (
+        "ti\u200btle: x\nwidth: 1",
+        r"d.yaml:1: the key 'ti\u200btle' holds a character that is not to be seen; type it anew",
+    ),
 }
 
 
 @pytest.mark.parametrize(("text", "told"), ONE_PROBLEM.values(), ids=ONE_PROBLEM)
 def test_one_problem_is_told_with_its_line_and_place(text: str, told: str) -> None:
     assert problems(text) == [told]
-
-
-@pytest.mark.parametrize(("text", "told"), NOT_YAML.values(), ids=NOT_YAML)
-def test_what_is_not_yaml_is_told_with_the_parsers_reason(text: str, told: str) -> None:
-    (found,) = problems(text)
-    assert found.startswith(told)
 
 
 def test_every_problem_is_told_once_in_line_order() -> None:
@@ -190,10 +228,10 @@ def test_every_problem_is_told_once_in_line_order() -> None:
     ]
 
 
-def test_what_is_nested_too_deeply_is_told_once() -> None:
-    assert problems("title: x\nmore: " + "[" * 40 + "]" * 40) == [
-        "d.yaml:2: more" + "[0]" * 32 + ": is nested too deeply; at most 32 levels are read",
-        "d.yaml:2: more[0]: expected a mapping, got a list",
+def test_what_could_not_be_read_is_told_without_what_follows_from_it() -> None:
+    assert problems("title: x\nmore:\n  - &a {kind: square, side: 0}\nshape: {kind: square, side: !x 1}") == [
+        "d.yaml:3: more[0]: the anchor or alias 'a' is not read here; write the value itself",
+        "d.yaml:4: shape.side: the tag !x is not read here; leave it out",
     ]
 
 
@@ -219,7 +257,7 @@ def test_anchor_and_alias_are_refused_where_they_stand_and_hide_no_other_problem
         "d.yaml:3: named.a: the anchor or alias 'a' is not read here; write the value itself",
         "d.yaml:4: named.b: the anchor or alias 'a' is not read here; write the value itself",
         "d.yaml:5: width: expected a number, got the text 'w'",
-        "d.yaml:5: width: expected a mapping, got the text 'w'",
+        "d.yaml:5: width: expected a mapping of kind, side, got the text 'w'",
     ]
 
 
@@ -238,46 +276,3 @@ def test_a_file_is_named_as_it_was_given(tmp_path: Path) -> None:
     assert str(raised.value) == f"{file}:2: wdth: unknown key; did you mean 'width'?"
     file.write_bytes(b"\xef\xbb\xbftitle: \xc3\xa9\r\n")
     assert read_strict(file, Drawing).title == "\u00e9"
-
-
-def test_a_file_that_cannot_be_text_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "d.yaml"
-    refused = {
-        b"": f"{file}: is empty; it needs the keys title",
-        b"title: x\n# \xff": f"{file}:2: is not UTF-8 text; save it as UTF-8",
-        b"#" * (LIMIT_BYTES + 1): f"{file}: is larger than {LIMIT_BYTES} bytes; no file of this kind is that long",
-    }
-    for raw, told in refused.items():
-        file.write_bytes(raw)
-        with pytest.raises(UsageProblem) as raised:
-            read_strict(file, Drawing)
-        assert str(raised.value) == told
-
-
-def test_the_largest_allowed_file_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "d.yaml"
-    start = b"title: x\n#"
-    file.write_bytes(start + b"#" * (LIMIT_BYTES - len(start)))
-    assert read_strict(file, Drawing).title == "x"
-
-
-def test_what_is_no_readable_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for name, told in {"none.yaml": "no such file", "pipe": "is not a file", ".": "is not a file"}.items():
-        with pytest.raises(UsageProblem) as raised:
-            read_strict(tmp_path / name, Drawing)
-        assert str(raised.value) == f"{tmp_path / name}: {told}"
-
-
-def test_a_file_that_may_not_be_opened_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "d.yaml"
-    file.write_text("title: x")
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    # the user who runs the tests may be allowed to open everything, so the refusal is forged
-    monkeypatch.setattr(type(file), "open", refuse)
-    with pytest.raises(UsageProblem) as raised:
-        read_strict(file, Drawing)
-    assert str(raised.value) == f"{file}: cannot be read: Permission denied"

@@ -1,0 +1,1 @@
+"""The parts of `bench/speed.py`: what is run, how it is measured, and how it is shown."""

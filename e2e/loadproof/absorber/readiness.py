@@ -1,0 +1,38 @@
+"""What must be so in an absorber's process before its first request comes?
+
+Descriptors for many connections, a tokenizer that agrees with our reply texts, and a memory that is quiet.
+"""
+
+from __future__ import annotations
+
+import gc
+import resource
+
+from loadproof.tokenizer import TokenCounter, tokenizer_dir
+from loadproof.words import pieces
+
+VERIFIED_TOKENS = 2048
+
+
+def allow_descriptors() -> None:
+    """Take as many descriptors as the system lets us have: each connection is one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def quiet_memory() -> None:
+    """Collect once and never again: what a request needs has no cycles, and a collection holds the loop for ms."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def ready_counter() -> TokenCounter:
+    """Load the tokenizer, and check that our reply texts are exactly as many tokens as we will claim."""
+    counter = TokenCounter(tokenizer_dir())
+    for count in (1, 2, 16, 128, VERIFIED_TOKENS):
+        if counter.bare(["".join(pieces(count))]) != [count]:
+            raise RuntimeError(f"a reply text of {count} tokens counts otherwise: is this the right tokenizer?")
+    if set(counter.bare(pieces(VERIFIED_TOKENS))) != {1}:
+        raise RuntimeError("a piece of a reply text is not one token: is this the right tokenizer?")
+    return counter

@@ -1,0 +1,180 @@
+"""Which chunks of a streamed reply are due, and what if the client does not take them?
+
+A token a chunk, each choice at its own times. What cannot be written waits, and its rows with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from loadproof.absorber.reply import REASON_CODES, Reply, Row
+from loadproof.absorber.sockets import QUEUE_BYTES
+from loadproof.absorber.wire import CYCLE, LAST_CHUNK, Format, knows_no_chunks, last_events, stream_head
+from loadproof.record import COMPLETE
+
+if TYPE_CHECKING:
+    from loadproof.absorber.plan import Plan
+
+CHUNKS_A_TURN = 512  # a stream without pacing must not hold the loop until its last token
+OVER = 2**63
+
+
+class _Choice:
+    """One choice of a reply: what of it has been handed out, and when its next token is due (ns after arrival)."""
+
+    __slots__ = ("_events", "_gap", "_index", "_last", "_number", "_plan", "due", "first_ns")
+
+    def __init__(self, number: int, plan: Plan, form: Format) -> None:
+        self._number, self._plan, self._index = number, plan, 0
+        self._events = form.events(number)
+        self._last = form.said(number, plan.tokens - 1, plan.finish_reason)
+        self._gap = plan.gap_ns if plan.drawn is None else -1
+        self.first_ns = self.due = plan.first_ns
+
+    def hand_out(self, elapsed: int, arrival: int, opening: bytes, parts: list[bytes], rows: list[Row]) -> None:
+        """Append the events that are due `elapsed` ns after `arrival`, and their rows."""
+        index, due, budget = self._index, self.due, CHUNKS_A_TURN
+        last, gap, size_before = self._plan.tokens - 1, self._gap, len(opening)
+        while due <= elapsed and budget:
+            said = self._events[index if index <= CYCLE else (index - 1) % CYCLE + 1] if index < last else self._last
+            rows.append((arrival + due, 1, size_before + len(said), self._number))
+            parts += (opening, said)
+            index += 1
+            budget -= 1
+            if index > last:
+                due = OVER
+            elif gap >= 0:
+                due += gap
+            else:
+                due = self._plan.due_ns(index)
+        self._index, self.due = index, due
+
+
+class StreamedReply(Reply):
+    """One that is streamed."""
+
+    __slots__ = ("_choices", "_chunked", "_connection", "_end_bytes", "_opening", "_over", "_times", "_unsent")
+
+    def start(self) -> None:
+        """Set its first deadline."""
+        session, request = self._session, self._request
+        self._connection = session.connection
+        self._choices = [_Choice(number, plan, session.format) for number, plan in enumerate(self._plans)]
+        self._end_bytes = 0
+        self._opening = b""
+        self._over = False
+        self._times: list[int] = []
+        self._unsent: deque[tuple[list[Row], bool]] | None = None
+        # HTTP/1.0 knows no chunks: the end of the connection ends the body.
+        self._chunked = not knows_no_chunks(request)
+        request.close_after |= not self._chunked
+        request.planned_first = self._arrival + min([choice.first_ns for choice in self._choices])
+        session.server.note(request)
+        session.server.pacer.at(request.planned_first, self._due)
+
+    def _due(self) -> int | None:
+        connection = self._connection
+        if connection.closed:
+            return None
+        if connection.pending_bytes > QUEUE_BYTES:
+            connection.on_drained = self._resume
+            return None
+        arrival = self._arrival
+        elapsed = time.monotonic_ns() - arrival
+        rows: list[Row] = []
+        events: list[bytes] = []
+        head = b"" if self._opening else self._open(events, rows)
+        due = OVER
+        for choice in self._choices:
+            if choice.due <= elapsed:
+                choice.hand_out(elapsed, arrival, self._opening, events, rows)
+            due = min(due, choice.due)
+        data = head + self._framed(events)
+        if due != OVER:
+            self._write(data, rows, ends=False)
+            return arrival + due
+        ends = not self._usage or self._request.counted is not None
+        self._owes_end = not ends
+        self._write(data + self._end() if ends else data, rows, ends=ends)
+        return None
+
+    def _write(self, data: bytes, rows: list[Row], *, ends: bool) -> None:
+        connection = self._connection
+        stamp = connection.write(data)
+        if stamp:
+            self._taken(rows, stamp, ends=ends)
+        elif connection.closed:
+            self._note(rows, 0)
+        else:
+            if self._unsent is None:
+                self._unsent = deque()
+            self._unsent.append((rows, ends))
+
+    def _resume(self) -> None:
+        self._session.server.pacer.at(time.monotonic_ns(), self._due)
+
+    def _open(self, events: list[bytes], rows: list[Row]) -> bytes:
+        session, request = self._session, self._request
+        request.status = 200
+        form = session.format
+        self._opening = form.opening(request.req, session.server.created_at(self._arrival))
+        if form.chat:
+            for number, choice in enumerate(self._choices):
+                said = form.role(number)
+                rows.append((self._arrival + choice.first_ns, 0, len(self._opening) + len(said), number))
+                events += (self._opening, said)
+        return stream_head(request)
+
+    def _framed(self, events: list[bytes]) -> bytes:
+        """Return events, each given in two halves, in the framing of a chunked body: a chunk each."""
+        if not self._chunked:
+            return b"".join(events)
+        if len(events) == 2:
+            opening, said = events
+            return b"%x\r\n%b%b\r\n" % (len(opening) + len(said), opening, said)
+        halves = iter(events)
+        return b"".join(
+            [
+                b"%x\r\n%b%b\r\n" % (len(opening) + len(said), opening, said)
+                for opening, said in zip(halves, halves, strict=True)
+            ]
+        )
+
+    def _end(self) -> bytes:
+        counted = self._request.counted
+        usage = (counted[1], self._tokens) if self._usage and counted is not None else None
+        data = last_events(self._opening, usage)
+        self._end_bytes = len(data)
+        return b"%x\r\n%b\r\n%b" % (len(data), data, LAST_CHUNK) if self._chunked else data
+
+    def _send_end(self) -> None:
+        self._write(self._end(), [], ends=True)
+
+    def taken(self, stamp: int) -> None:
+        """Note what had to wait."""
+        if self._unsent:
+            rows, ends = self._unsent.popleft()
+            self._taken(rows, stamp, ends=ends)
+
+    def _taken(self, rows: list[Row], stamp: int, *, ends: bool) -> None:
+        request, server = self._request, self._session.server
+        req, chunk, times = request.req, server.writer.chunk, self._times
+        for planned, tokens, size, choice in rows:
+            chunk(req, planned, stamp, tokens, size, choice)
+            request.size += size
+            if tokens:
+                request.tokens += 1
+                times.append(stamp)
+        if request.tokens == self._tokens:
+            request.reason = REASON_CODES[self._plans[-1].finish_reason]
+        if ends:
+            request.size += self._end_bytes
+            self._observed(times)
+            self._session.finished(request, COMPLETE, stamp)
+
+    def abandon(self) -> None:
+        """Note what was never taken."""
+        for rows, _ in self._unsent or ():
+            self._note(rows, 0)

@@ -1,0 +1,144 @@
+"""What bytes answer a generation request?
+
+Shapes as vLLM serves them: finish_reason rides on the last content chunk, chat streams begin with a role-only delta,
+usage comes in an event of its own when it was asked for. What all replies share is made once, what a request adds is
+its id and time. Left out: when they are sent.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from loadproof.words import WORDS, pieces
+
+if TYPE_CHECKING:
+    from loadproof.absorber.request import Request
+
+JSON, EVENT_STREAM = "application/json", "text/event-stream; charset=utf-8"
+DONE = b"data: [DONE]\n\n"
+LAST_CHUNK = b"0\r\n\r\n"
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_FIRST, *_LATER = pieces(len(WORDS) + 1)
+CYCLE = len(_LATER)  # after so many tokens the text repeats itself
+
+
+def piece(index: int) -> str:
+    """Return the text of token `index` (0-based) of every reply."""
+    return _LATER[(index - 1) % len(_LATER)] if index else _FIRST
+
+
+@lru_cache(maxsize=256)
+def _head_form(status: int, content_type: str, framing: str, connection: str, allow: str) -> bytes:
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"content-type: {content_type}"]
+    lines += [framing] if framing else []
+    lines += [f"allow: {allow}"] if allow else []
+    lines += [f"connection: {connection}"] if connection else []
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def knows_no_chunks(request: Request) -> bool:
+    """Return whether only the end of the connection can end a stream to this client."""
+    return request.head is not None and request.head.http_1_0
+
+
+def _connection(request: Request) -> str:
+    if request.close_after:
+        return "close"
+    return "keep-alive" if request.head is not None and request.head.http_1_0 else ""
+
+
+def sized_head(request: Request, status: int, content_type: str, length: int, *, allow: str = "") -> bytes:
+    """Return the head of a reply of `length` bytes."""
+    return _head_form(status, content_type, "content-length: %d", _connection(request), allow) % length
+
+
+def stream_head(request: Request) -> bytes:
+    """Return the head of a stream: of chunks, or up to the end of the connection."""
+    framing = "" if knows_no_chunks(request) else "transfer-encoding: chunked"
+    return _head_form(200, EVENT_STREAM, framing, _connection(request), "")
+
+
+USUAL_HEAD = _head_form(200, JSON, "content-length: %d", "", "")
+USUAL_STREAM_HEAD = _head_form(200, EVENT_STREAM, "transfer-encoding: chunked", "", "")
+
+
+@lru_cache(maxsize=64)
+def whole_text(tokens: int) -> bytes:
+    """Return the text of a reply of `tokens` tokens, as a JSON string."""
+    return msgspec.json.encode("".join(pieces(tokens)))
+
+
+@lru_cache(maxsize=8192)
+def _said(chat: bool, choice: int, index: int, reason: str | None) -> bytes:  # noqa: FBT001 -- a cache's key
+    """Return what an event says of token `index`, from the value of `choices` to its end."""
+    text = msgspec.json.encode(piece(index))
+    said = b'"delta":{"content":' + text + b"}" if chat else b'"text":' + text
+    finish = msgspec.json.encode(reason)
+    return b'[{"index":%d,%b,"logprobs":null,"finish_reason":%b}]}\n\n' % (choice, said, finish)
+
+
+@lru_cache(maxsize=32)
+def _events(chat: bool, choice: int) -> list[bytes]:  # noqa: FBT001 -- a cache's key
+    return [_said(chat, choice, index, None) for index in range(CYCLE + 1)]
+
+
+class Format:
+    """One API's bytes for one served model."""
+
+    def __init__(self, model: str, *, chat: bool) -> None:
+        self.chat = chat
+        prefix, kind = (b"chatcmpl", b"chat.completion") if chat else (b"cmpl", b"text_completion")
+        name = msgspec.json.encode(model).replace(b"%", b"%%")
+        base = b'{"id":"' + prefix + b'-%016x","object":"'
+        rest = b'","created":%d,"model":' + name + b',"choices":'
+        self._event = b"data: " + base + kind + (b".chunk" if chat else b"") + rest
+        self._whole = base + kind + rest
+
+    def opening(self, identity: int, created: int) -> bytes:
+        """Return how every event of one reply begins; `identity` is unique, `created` is Unix seconds."""
+        return self._event % (identity, created)
+
+    def role(self, choice: int) -> bytes:
+        """Return what chat's first event of a choice says after the opening; it carries no token."""
+        said = b'"delta":{"role":"assistant","content":""}'
+        return b'[{"index":%d,%b,"logprobs":null,"finish_reason":null}]}\n\n' % (choice, said)
+
+    def said(self, choice: int, index: int, reason: str | None) -> bytes:
+        """Return what the event of token `index` of a choice says after the opening."""
+        return _said(self.chat, choice, index, reason)
+
+    def events(self, choice: int) -> list[bytes]:
+        """Return what the events of tokens 0 to `CYCLE` of a choice say; later ones say the same as 1 to `CYCLE`."""
+        return _events(self.chat, choice)
+
+    def whole(
+        self, identity: int, created: int, choices: list[tuple[int, str]], tokens: tuple[int, int] | None
+    ) -> bytes:
+        """Return a reply that is not streamed: (tokens, finish_reason) of each choice; `tokens` as in `usage`."""
+        if len(choices) == 1:
+            said = _choice(self.chat, 0, *choices[0])
+        else:
+            said = b",".join([_choice(self.chat, index, *choice) for index, choice in enumerate(choices)])
+        end = b"" if tokens is None else b',"usage":' + _usage(*tokens)
+        return self._whole % (identity, created) + b"[" + said + b"]" + end + b"}"
+
+
+@lru_cache(maxsize=256)
+def _choice(chat: bool, index: int, tokens: int, reason: str) -> bytes:  # noqa: FBT001 -- a cache's key
+    text = whole_text(tokens)
+    said = b'"message":{"role":"assistant","content":' + text + b"}" if chat else b'"text":' + text
+    return b'{"index":%d,%b,"logprobs":null,"finish_reason":"%b"}' % (index, said, reason.encode())
+
+
+def last_events(opening: bytes, tokens: tuple[int, int] | None) -> bytes:
+    """Return what follows the last chunk: the usage event if there is one, and [DONE]."""
+    return DONE if tokens is None else opening + b'[],"usage":' + _usage(*tokens) + b"}\n\n" + DONE
+
+
+def _usage(prompt: int, completion: int) -> bytes:
+    total = prompt + completion
+    return b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (prompt, total, completion)

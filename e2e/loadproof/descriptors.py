@@ -1,0 +1,38 @@
+"""Does the system let us have as many connections open at once as a case asks for?
+
+The absorber takes the hard limit for itself, and each request in flight is a descriptor of its own there. An open
+loop has rate x latency in flight (Little's law), at most its cap.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+
+from loadproof.case import Case
+from loadproof.errors import UsageProblem
+from loadproof.expected import ConcurrencyLoad, RateLoad
+
+OF_OUR_OWN = 64  # the absorber's files, logs and timers
+
+
+def require_descriptors(case: Case) -> None:
+    """Raise UsageProblem when the hard limit is too low for the requests in flight that the case asks for."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    asked = in_flight(case)
+    if hard not in {resource.RLIM_INFINITY, -1} and asked + OF_OUR_OWN > hard:
+        raise UsageProblem(
+            f"{case.folder}: asks for {asked} requests in flight at once, and a process may have {hard} open files "
+            f"here (hard limit, `ulimit -Hn`); it takes {asked + OF_OUR_OWN}. Raise it, as root, with `ulimit -Hn "
+            f"{asked + OF_OUR_OWN}` or `nofile` in /etc/security/limits.conf (docker: --ulimit nofile=...)"
+        )
+
+
+def in_flight(case: Case) -> int:
+    """Return the most requests that the case asks to have in flight at once."""
+    load = case.expected.load
+    if isinstance(load, ConcurrencyLoad):
+        return load.concurrency
+    if isinstance(load, RateLoad):
+        return min(load.cap or 1_000_000_000, math.ceil(load.rate * case.latency_s))
+    return max(stage.concurrency or math.ceil((stage.rate or 0) * case.latency_s) for stage in load.stages)

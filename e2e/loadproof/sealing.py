@@ -1,0 +1,138 @@
+"""How do live streams become the one file that people read, whatever happens in between?
+
+`seal` writes journal.parquet under a temporary name, renames it, and only then takes the streams away: interrupted
+anywhere, it can be done again. Streams whose writer still runs are left alone. The encodings are those that measured
+smallest: chunk times take most of a long run's journal. Left out: what the rows mean (merging.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from loadproof.errors import UsageProblem
+from loadproof.merging import Merged
+from loadproof.parts import Part, read_parts, stream_files
+from loadproof.record import FILE_NAME, METADATA_KEY, SCHEMA, Metadata
+
+_FEW_VALUES = [
+    "method", "path", "model", "how_ended", "finish_reason", "extra_fields", "worker", "chunk_tokens.list.element",
+    "chunk_bytes.list.element", "chunk_choice.list.element", "headers.list.element.name",
+    "headers.list.element.value",
+]  # fmt: skip
+_RISING = ("arrival_ns", "read_ns", "received_ns", "planned_first_ns", "done_ns")
+NO_JOURNAL = "there is no journal; name the folder that `loadproof serve --journal` wrote"
+
+
+def seal(folder: Path) -> Path:
+    """Make `folder/journal.parquet` of the live streams, unless it is there, and return its path.
+
+    Raises UsageProblem where there is nothing to seal or its writer still runs, BrokenRun for streams of another
+    version, OSError when the folder cannot be written; then the streams are as they were.
+    """
+    path = folder / FILE_NAME
+    with _alone_in(folder):
+        streams = stream_files(folder)
+        if not streams and not path.exists():
+            raise UsageProblem(f"{path}: {NO_JOURNAL}")
+        for stream in streams:
+            _require_ended(stream)
+        if not path.exists():
+            _write(path, read_parts(folder))
+        for stream in streams:
+            stream.unlink()
+    return path
+
+
+def table_of(parts: Sequence[Part]) -> pa.Table:
+    """Return what sealing would write, in memory."""
+    merged, metadata = _merged(parts)
+    return pa.concat_tables(chain.from_iterable(m.groups() for m in merged)).replace_schema_metadata(_stored(metadata))
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the folder against others who would seal it: they wait, and find it done."""
+    try:
+        held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageProblem(f"{folder / FILE_NAME}: {NO_JOURNAL}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _require_ended(stream: Path) -> None:
+    with stream.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageProblem(f"{stream}: is still being written; stop its server first") from error
+
+
+def _write(path: Path, parts: Sequence[Part]) -> None:
+    merged, metadata = _merged(parts)
+    groups = chain.from_iterable(m.groups() for m in merged)
+    first = next(groups)
+    temporary = path.with_name(f".{FILE_NAME}.part")
+    schema = SCHEMA.with_metadata(_stored(metadata))
+    try:
+        with pq.ParquetWriter(
+            temporary, schema, compression="zstd", compression_level=3, use_dictionary=_FEW_VALUES,
+            column_encoding=_encodings(first),
+        ) as writer:  # fmt: skip
+            for group in chain([first], groups):
+                writer.write_table(group.replace_schema_metadata(schema.metadata), row_group_size=len(group) or None)
+        temporary.rename(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _encodings(first: pa.Table) -> dict[str, str]:
+    """Return how the columns of times are written.
+
+    A plan of equal gaps is nearly nothing as differences; one of random gaps is smaller byte by byte.
+    """
+    gaps = np.diff(first["planned_ns"].combine_chunks().flatten().to_numpy()[:100_000])
+    equal = len(gaps) == 0 or np.mean(gaps == np.median(gaps)) > 0.5
+    return dict.fromkeys(_RISING, "DELTA_BINARY_PACKED") | {
+        "planned_ns.list.element": "DELTA_BINARY_PACKED" if equal else "BYTE_STREAM_SPLIT",
+        "late_ns.list.element": "BYTE_STREAM_SPLIT",  # 64 bits cost no more than 32: the upper bytes are all alike
+    }
+
+
+def _merged(parts: Sequence[Part]) -> tuple[list[Merged], Metadata]:
+    metadata = _metadata(parts)
+    merged = [Merged(part, light=metadata.level == "light") for part in parts]
+    return merged, msgspec.structs.replace(metadata, lost_requests=sum(m.lost for m in merged))
+
+
+def _metadata(parts: Sequence[Part]) -> Metadata:
+    """Return who wrote the parts: as the first of them says, with the clock of all."""
+    streams = [stream for part in parts for stream in part.streams]
+    found = [stream.metadata for stream in streams if stream.metadata is not None]
+    if not found:  # killed within its first write
+        return Metadata(host="", boot_id="", model="", clock_offset_ns=(0, 0), profile={}, closed=False)
+    start = found[0].clock_offset_ns[0]
+    clocks = [[stream.metadata.clock_offset_ns[0], *stream.clock] for stream in streams if stream.metadata is not None]
+    jump = max(abs(later - earlier) for clock in clocks for earlier, later in pairwise([clock[0], *clock]))
+    last = next((stream.clock[-1] for stream in streams if stream.clock), found[0].clock_offset_ns[1])
+    return msgspec.structs.replace(
+        found[0], clock_offset_ns=(start, last), clock_jump_ns=jump, closed=all(stream.closed for stream in streams)
+    )
+
+
+def _stored(metadata: Metadata) -> dict[bytes, bytes]:
+    return {METADATA_KEY: msgspec.json.encode(metadata)}

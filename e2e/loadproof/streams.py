@@ -1,0 +1,221 @@
+"""How does what happens reach the disk while the absorber runs, at the least cost to its loop?
+
+Each worker appends to three Arrow IPC streams, a record batch at a time, one write for each. A row is packed into
+one buffer as it happens, which costs a third of appending to a list or an array per column; `flush` takes the buffer
+apart into columns. A killed process loses what was not flushed and nothing else. Left out: when to flush (the
+absorber), and reading (parts.py, sealing.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from loadproof.errors import UsageProblem
+from loadproof.record import CHUNKS, CLOCK_KEY, ENDS, LIVE, METADATA_KEY, REQUESTS, Metadata
+
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+_NO_DIGEST = bytes(16)
+_CODES = {
+    pa.uint64(): "Q", pa.int64(): "q", pa.uint32(): "I", pa.int32(): "i", pa.uint16(): "H", pa.int16(): "h",
+    pa.uint8(): "B",
+}  # fmt: skip
+_HEADER_BYTES = REQUESTS.serialize().size
+
+
+def stream_name(kind: str, worker: int) -> str:
+    """Return the file name of one live stream."""
+    return f"{kind}-{worker}.arrows"
+
+
+def _row_format(schema: pa.Schema) -> tuple[struct.Struct, np.dtype[np.void]]:
+    """Return how the numbers of a row are packed, and how they are read; bytes are kept beside them."""
+    codes = [(field.name, _CODES[field.type]) for field in schema if field.type in _CODES]
+    packed = struct.Struct("<" + "".join(code for _, code in codes))
+    return packed, np.dtype([(name, f"<{code}") for name, code in codes])
+
+
+_REQUEST, _REQUEST_ROW = _row_format(REQUESTS)
+_CHUNK, _CHUNK_ROW = _row_format(CHUNKS)
+_END, _END_ROW = _row_format(ENDS)
+_pack_request, _pack_chunk, _pack_end = _REQUEST.pack, _CHUNK.pack, _END.pack  # looked up once
+
+
+class JournalWriter:
+    """One worker's three live streams in `folder`: requests-W.arrows, chunks-W.arrows, ends-W.arrows.
+
+    Rows are given by position, numbers as record.py's sentinels say; a later row of the same request replaces an
+    earlier one in `requests` and `ends`. Nothing is on disk before `flush`.
+
+    Raises UsageProblem where streams lie already, OSError when the folder cannot be written.
+    """
+
+    __slots__ = ("_chunks", "_digests", "_ends", "_files", "_raw", "_requests")
+
+    def __init__(self, folder: Path, metadata: Metadata, *, worker: int = 0) -> None:
+        self._requests, self._chunks, self._ends = bytearray(), bytearray(), bytearray()
+        self._raw: list[bytes] = []
+        self._digests: list[bytes] = []
+        self._warm_up()
+        stored = {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(metadata, worker=worker))}
+        self._files: list[_StreamFile] = []
+        try:
+            for kind, schema in LIVE.items():
+                file = _StreamFile(folder / stream_name(kind, worker))
+                self._files.append(file)
+                file.append(schema.with_metadata(stored).serialize())
+        except BaseException:
+            for file in self._files:
+                file.discard()
+            raise
+
+    @property
+    def rows(self) -> int:
+        """How many rows wait for a flush."""
+        return (
+            len(self._requests) // _REQUEST.size + len(self._chunks) // _CHUNK.size + len(self._ends) // _END.size
+        )  # fmt: skip
+
+    def request(  # noqa: PLR0917 -- called for every request: by position is fastest
+        self, req: int, conn: int, nth: int, arrival: int, kernel: int, read: int, received: int, raw: bytes,
+        digest: bytes, occurrence: int, planned_first: int,
+    ) -> None:  # fmt: skip
+        """Note a request, or more of one that was noted before."""
+        self._requests += _pack_request(
+            req, conn, nth, arrival, kernel, read, received, occurrence, planned_first
+        )  # fmt: skip
+        self._raw.append(raw)
+        self._digests.append(digest)
+
+    def chunk(  # noqa: PLR0917 -- called for every chunk: by position is fastest
+        self, req: int, planned: int, actual: int, tokens: int, size: int, choice: int
+    ) -> None:
+        """Note a chunk of a reply, after those of its request that were written before."""
+        self._chunks += _pack_chunk(req, planned, actual, tokens, size, choice)
+
+    def end(  # noqa: PLR0917 -- called for every request: by position is fastest
+        self, req: int, done: int, status: int, tokens: int, size: int, blocked_ns: int, outq_bytes: int, bare: int,
+        usage: int, fault: int, reason: int, how: int,
+    ) -> None:  # fmt: skip
+        """Note how a request ended, or what is known of one that did not."""
+        self._ends += _pack_end(
+            req, done, status, tokens, size, blocked_ns, outq_bytes, bare, usage, fault, reason, how
+        )  # fmt: skip
+
+    def flush(self, clock_offset_ns: int) -> None:
+        """Write what waits: one write per stream that has rows, in the order requests, chunks, ends.
+
+        Raises OSError (a full disk). Then each stream ends with its last whole batch, what could not be written still
+        waits, and another `flush` or `close` may follow.
+        """
+        requests, chunks, ends = self._files
+        if self._requests:
+            requests.append(self._requests_message(clock_offset_ns))
+            self._requests.clear()
+            self._raw.clear()
+            self._digests.clear()
+        if self._chunks:
+            chunks.append(_message(CHUNKS, _columns(CHUNKS, self._chunks, _CHUNK_ROW)))
+            self._chunks.clear()
+        if self._ends:
+            ends.append(_message(ENDS, _columns(ENDS, self._ends, _END_ROW)))
+            self._ends.clear()
+
+    def close(self) -> None:
+        """Mark the streams' ends and close them; a second time it does nothing.
+
+        Rows that wait are not written, and then the streams get no mark: a reader sees that they are not whole.
+        """
+        whole = not self.rows
+        for file in self._files:
+            file.close(mark=whole)
+
+    def _requests_message(self, clock_offset_ns: int) -> pa.Buffer:
+        columns = _columns(REQUESTS, self._requests, _REQUEST_ROW)
+        count = len(self._raw)
+        starts = np.zeros(count + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, self._raw), np.int64, count), out=starts[1:])
+        raw = [None, pa.py_buffer(starts), pa.py_buffer(b"".join(self._raw))]
+        digests = [None, pa.py_buffer(b"".join([digest or _NO_DIGEST for digest in self._digests]))]
+        columns["raw"] = pa.Array.from_buffers(pa.large_binary(), count, raw)
+        columns["digest"] = pa.Array.from_buffers(pa.binary(16), count, digests)
+        # Only a stream's writer takes metadata for a batch: this one's header is cut off again.
+        sink = pa.BufferOutputStream()
+        writer = pa.ipc.new_stream(sink, REQUESTS)
+        writer.write_batch(_batch(REQUESTS, columns), custom_metadata={CLOCK_KEY: b"%d" % clock_offset_ns})
+        return sink.getvalue()[_HEADER_BYTES:]
+
+    def _warm_up(self) -> None:
+        """Do once, before anybody waits, what is slow only the first time."""
+        self.request(0, 0, 0, 0, 0, 0, 0, b"", b"", 0, 0)
+        self.chunk(0, 0, 0, 0, 0, 0)
+        self.end(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        self._requests_message(0)
+        _message(CHUNKS, _columns(CHUNKS, self._chunks, _CHUNK_ROW))
+        for waiting in (self._requests, self._chunks, self._ends, self._raw, self._digests):
+            waiting.clear()
+
+
+def _columns(schema: pa.Schema, rows: bytearray, row: np.dtype[np.void]) -> dict[str, pa.Array]:
+    table = np.frombuffer(rows, row)
+    return {
+        name: pa.Array.from_buffers(schema.field(name).type, len(table), [None, pa.py_buffer(table[name].copy())])
+        for name in row.names or ()
+    }
+
+
+def _batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def _message(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.Buffer:
+    return _batch(schema, columns).serialize()
+
+
+class _StreamFile:
+    """One file that only grows by whole messages. Locked while it is open: who seals sees that it is being written."""
+
+    __slots__ = ("_fd", "_path", "_whole")
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._whole = path, 0
+        try:
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        except FileExistsError as error:
+            raise UsageProblem(f"{path}: is part of a journal that was not sealed; judge or move it, or name another "
+                               "folder") from error  # fmt: skip
+        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def append(self, message: pa.Buffer | bytes) -> None:
+        """Write a message, all of it or nothing. Raises OSError."""
+        rest = memoryview(message)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            if len(rest) < len(memoryview(message)):
+                os.ftruncate(self._fd, self._whole)  # or the next batch would follow half a one, and none be found
+            raise
+        self._whole += len(memoryview(message))
+
+    def close(self, *, mark: bool) -> None:
+        """Mark the end if asked, and if there is room for the mark, and close."""
+        if self._fd >= 0:
+            if mark:
+                with suppress(OSError):
+                    self.append(END_OF_STREAM)
+            os.close(self._fd)
+            self._fd = -1
+
+    def discard(self) -> None:
+        """Close, and take away the file."""
+        os.close(self._fd)
+        self._fd = -1
+        self._path.unlink()
