@@ -74,7 +74,8 @@ def report(gathered: Gathered, agreements: Sequence[Agreement], *, capture: str,
     shifted = f" Our stamps were shifted by {shift_us:g} us on purpose." if shift_us else ""
     return (
         f"{table}\n\nErrors in us, ours minus the capture's ({capture}, {len(gathered.seen)} requests, seed {seed})."
-        f"{shifted} claims.json is made of the metronome's stamps, checked. The two clocks' distance is known to {gathered.bridge.width_ns / 1e3:.1f} us and moved by"
+        f"{shifted} claims.json is made of the metronome's stamps, checked. The distance of the two clocks is known"
+        f" to {gathered.bridge.width_ns / 1e3:.1f} us and moved by"
         f" {gathered.bridge.drift_ns / 1e3:+.1f} us meanwhile. Absorber: {gathered.journal.metadata.scheduling}"
         f" scheduling. {host.cpu_model}, {host.usable_cores:g} cores, {host.system}, load before"
         f" {host.load_1min:g}.\n"

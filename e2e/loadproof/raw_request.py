@@ -49,7 +49,7 @@ def split_raw(raw: bytes) -> tuple[Head, bytes]:
 
 def read_head(head: bytes) -> Head | None:
     """Return what a head says, given without its empty line; None for one that has no request line."""
-    first, *lines = head.decode("latin-1").lstrip("\r\n").split("\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
     asked = _asked(first)
     return None if asked is None else Head(*asked, [pair for pair in map(_header, lines) if pair is not None])
 

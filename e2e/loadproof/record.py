@@ -49,6 +49,11 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
     lost_requests: int = 0
     closed: bool = True
 
+    @property
+    def counts_prompts(self) -> bool:
+        """Whether the tokens of prompts were counted: not at level `light`, not with a precompiled profile."""
+        return self.level == "full" and not self.profile.get("precompiled", False)
+
 
 REQUESTS = pa.schema(
     [

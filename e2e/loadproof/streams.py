@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,6 +29,7 @@ _CODES = {
     pa.uint8(): "B",
 }  # fmt: skip
 _HEADER_BYTES = REQUESTS.serialize().size
+_METADATA_ROOM = 1024
 
 
 def stream_name(kind: str, worker: int) -> str:
@@ -45,7 +47,27 @@ def _row_format(schema: pa.Schema) -> tuple[struct.Struct, np.dtype[np.void]]:
 _REQUEST, _REQUEST_ROW = _row_format(REQUESTS)
 _CHUNK, _CHUNK_ROW = _row_format(CHUNKS)
 _END, _END_ROW = _row_format(ENDS)
+BATCH_ROWS, BATCH_CHUNKS = 512, 4096  # a flush has its fixed cost, which many small batches of chunks would pay often
+_FULL_REQUESTS, _FULL_CHUNKS, _FULL_ENDS = (
+    _REQUEST.size * BATCH_ROWS, _CHUNK.size * BATCH_CHUNKS, _END.size * BATCH_ROWS,
+)  # fmt: skip
 _pack_request, _pack_chunk, _pack_end = _REQUEST.pack, _CHUNK.pack, _END.pack  # looked up once
+
+
+class SameTimeChunks:
+    """Chunks of a reply's only choice that leave together: their tokens and sizes, the same for each such reply."""
+
+    def __init__(self, tokens: Sequence[int], sizes: Sequence[int]) -> None:
+        self._table = np.zeros(len(sizes), _CHUNK_ROW)
+        self._table["tokens"], self._table["bytes"] = tokens, sizes
+        self._req, self._planned, self._actual = (self._table[name] for name in ("req", "planned", "actual"))
+
+    def rows(self, req: int, planned: int, actual: int) -> bytes:
+        """Return the packed rows of one reply."""
+        self._req.fill(req)
+        self._planned.fill(planned)
+        self._actual.fill(actual)
+        return self._table.tobytes()
 
 
 class JournalWriter:
@@ -77,6 +99,13 @@ class JournalWriter:
             raise
 
     @property
+    def full(self) -> bool:
+        """Whether a stream has as many rows as a batch should have."""
+        return (
+            len(self._requests) >= _FULL_REQUESTS or len(self._chunks) >= _FULL_CHUNKS or len(self._ends) >= _FULL_ENDS
+        )
+
+    @property
     def rows(self) -> int:
         """How many rows wait for a flush."""
         return (
@@ -99,6 +128,10 @@ class JournalWriter:
     ) -> None:
         """Note a chunk of a reply, after those of its request that were written before."""
         self._chunks += _pack_chunk(req, planned, actual, tokens, size, choice)
+
+    def same_time_chunks(self, chunks: SameTimeChunks, req: int, planned: int, actual: int) -> None:
+        """Note chunks of a reply that were due, and written, together."""
+        self._chunks += chunks.rows(req, planned, actual)
 
     def end(  # noqa: PLR0917 -- called for every request: by position is fastest
         self, req: int, done: int, status: int, tokens: int, size: int, blocked_ns: int, outq_bytes: int, bare: int,
@@ -147,10 +180,12 @@ class JournalWriter:
         columns["raw"] = pa.Array.from_buffers(pa.large_binary(), count, raw)
         columns["digest"] = pa.Array.from_buffers(pa.binary(16), count, digests)
         # Only a stream's writer takes metadata for a batch: this one's header is cut off again.
-        sink = pa.BufferOutputStream()
+        batch = _batch(REQUESTS, columns)
+        room = pa.allocate_buffer(_HEADER_BYTES + pa.ipc.get_record_batch_size(batch) + _METADATA_ROOM)
+        sink = pa.FixedSizeBufferWriter(room)
         writer = pa.ipc.new_stream(sink, REQUESTS)
-        writer.write_batch(_batch(REQUESTS, columns), custom_metadata={CLOCK_KEY: b"%d" % clock_offset_ns})
-        return sink.getvalue()[_HEADER_BYTES:]
+        writer.write_batch(batch, custom_metadata={CLOCK_KEY: b"%d" % clock_offset_ns})
+        return room[_HEADER_BYTES : sink.tell()]
 
     def _warm_up(self) -> None:
         """Do once, before anybody waits, what is slow only the first time."""

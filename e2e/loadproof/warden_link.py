@@ -142,7 +142,8 @@ def _spawned(start: Start) -> tuple[subprocess.Popen[bytes], int, int]:
                 pass_fds=(order, says, *start.pass_fds), start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            where = f"{start.cwd}: cannot be entered" if error.filename else f"{start.argv[0]}: cannot be started"
+            entering = start.cwd is not None and str(error.filename) == str(start.cwd)
+            where = f"{start.cwd}: cannot be entered" if entering else f"{start.argv[0]}: cannot be started"
             raise UsageProblem(f"{where}: {error.strerror}{_MORE.get(error.errno or 0, '')}") from error
         ours.pop_all()
     os.set_blocking(report, False)

@@ -255,8 +255,9 @@ request = urllib.request.Request(sys.argv[1] + "/v1/completions", json.dumps(bod
 assert json.load(urllib.request.urlopen(request))["usage"]["completion_tokens"] == 2
 """
 KILL_ABSORBER = """\
-import os, psutil, signal
-[absorber] = [child for child in psutil.Process(os.getppid()).children() if "loadproof.absorber" in child.cmdline()]
+import psutil, signal
+harness = psutil.Process().parents()[2]  # our two wardens are between us
+[absorber] = [each for each in harness.children(recursive=True) if "loadproof.absorber" in each.cmdline()]
 absorber.kill()
 signal.pause()
 """

@@ -9,7 +9,8 @@ the metronome's rows and claims. An error is ours minus the capture's. Compared 
 - each chunk's `actual` with the packet that carried the chunk's last byte; `actual` is taken before the send, so it
   is a little early;
 - the metronome's send with the packet of the request's last byte, and each quantity that it claims (TTFT and latency
-  from the plan where there was one) with the same from the capture, request by request; claims.json must be made of just these.
+  from the plan where there was one) with the same from the capture, request by request; claims.json must be made of
+  just these.
 
 `shift_ns` makes our stamps wrong on purpose, as a run that must fail. Every request must be in both, and answered.
 """

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 from loadproof.absorber.openai import Body, RequestRefused
 from loadproof.absorber.precedence import COUNTING, take_precedence
@@ -33,8 +34,9 @@ class Counted(tuple[int, int]):
 
 
 type Job[T] = Callable[[TokenCounter], T]
-type Work = tuple[Job[object], Callable[[object], None]]
-type Result = tuple[Callable[[object], None], object]
+type Key = tuple[bytes, bool]  # a body's digest, and whether it is a chat
+type Work = tuple[Job[object], Callable[[object], None], Key | None]
+type Result = tuple[Callable[[object], None], Key | None, object]
 
 
 def prompt_job(template: ChatTemplate, request: Body, *, chat: bool) -> Job[Counted]:
@@ -45,6 +47,8 @@ def prompt_job(template: ChatTemplate, request: Body, *, chat: bool) -> Job[Coun
     """
     if chat:
         return _chat_job(template, request)
+    if type(request.prompt) is str:
+        return partial(_count_text, request.prompt)
     prompts = request.prompts
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     ids = [prompt for prompt in prompts if not isinstance(prompt, str)]
@@ -59,6 +63,11 @@ def prompt_job(template: ChatTemplate, request: Body, *, chat: bool) -> Job[Coun
         return Counted((with_bos - len(texts), with_bos))
 
     return job
+
+
+def _count_text(text: str, counter: TokenCounter) -> Counted:
+    with_bos = counter.with_bos([text])[0]
+    return Counted((with_bos - 1, with_bos))
 
 
 def _chat_job(template: ChatTemplate, request: Body) -> Job[Counted]:
@@ -85,11 +94,11 @@ class CountingThread:
         self._jobs: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="token-counting", daemon=True)
         self._thread.start()
-        self._known: dict[tuple[bytes, bool], Counted] = {}
+        self._known: dict[Key, Counted] = {}
 
     def submit[T](self, job: Job[T], done: Callable[[T | Exception], None]) -> None:
         """Take in a job; it begins with the next `hand_over`."""
-        self._waiting.append((job, done))  # type: ignore[arg-type] # a job and its callback agree on T; a list cannot say so
+        self._waiting.append((job, done, None))  # type: ignore[arg-type] # a job and its callback agree on T; a list cannot say so
 
     def hand_over(self) -> None:
         """Give the thread what was submitted since: to wake it costs the loop more than to count costs it."""
@@ -103,34 +112,32 @@ class CountingThread:
         known = self._known.get(key)
         if known is not None:
             done(known)
-            return
-
-        def remember(result: Counted | Exception) -> None:
-            if isinstance(result, Exception):
-                raise result
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[key] = result
-            done(result)
-
-        self.submit(prompt_job(self._template, request, chat=chat), remember)
+        else:
+            self._waiting.append((prompt_job(self._template, request, chat=chat), done, key))  # type: ignore[arg-type] # as above
 
     def _run(self) -> None:
         take_precedence(COUNTING)
         while (work := self._jobs.get()) is not None:
             results: list[Result] = []
             until = time.monotonic_ns() + TOGETHER_NS
-            for job, done in work:
-                results.append((done, _answer(job, self._counter)))
+            for job, done, key in work:
+                results.append((done, key, _answer(job, self._counter)))
                 if time.monotonic_ns() > until:
                     self._loop.call_soon_threadsafe(self._deliver, results)
                     results, until = [], time.monotonic_ns() + TOGETHER_NS
             if results:
                 self._loop.call_soon_threadsafe(self._deliver, results)
-            del work, job, done, results  # the next may come late, and these hold a connection
+            del work, job, done, key, results  # the next may come late, and these hold a connection
 
     def _deliver(self, results: list[Result]) -> None:
-        for done, result in results:
+        known = self._known
+        for done, key, result in results:
+            if key is not None:
+                if isinstance(result, Exception):
+                    raise result
+                if len(known) >= REMEMBERED:
+                    known.clear()
+                known[key] = result  # type: ignore[assignment] # what has a key is a count
             done(result)
         self.hand_over()  # a request that came meanwhile may have begun within
 

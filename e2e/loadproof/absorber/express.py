@@ -1,42 +1,40 @@
 """What is the shortest way for the usual request: whole in one read, on a connection that has nothing else to do?
 
-It is read in one go, and where its reply needs neither pacing nor a count (level `light`, or a precompiled profile) it
-is answered, and recorded, in the same go. Whatever is unusual is left to the long way, which also refuses. Left out:
-all that `session` decides.
+It is read in one go, and where nothing is paced and there is one choice it is answered from a form (`prepared`): in the
+same go where no count has to be waited for. Whatever is unusual is left to the long way, which also refuses.
+Left out: all that `session` decides.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from loadproof.absorber.endpoints import GENERATES
 from loadproof.absorber.head import END, Refused, read_head
 from loadproof.absorber.openai import RequestRefused, read_body
-from loadproof.absorber.ready import ReadyReply, ready_reply
-from loadproof.absorber.reply import REASON_CODES
+from loadproof.absorber.prepared import Prepared, PreparedReply
 from loadproof.absorber.request import Request
-from loadproof.absorber.wire import USUAL_HEAD
 from loadproof.record import COMPLETE, HOW
 
 if TYPE_CHECKING:
     from loadproof.absorber.head import Head
-    from loadproof.absorber.openai import Body
-    from loadproof.absorber.plan import Plan
     from loadproof.absorber.server import Server
     from loadproof.absorber.session import Session
 
+LONGEST = 512  # tokens: a longer reply would hold the loop
 _COMPLETE = HOW.index(COMPLETE)
 
 
 class Express:
     """The short way of one server."""
 
-    def __init__(self, server: Server, *, light: bool) -> None:
+    def __init__(self, server: Server) -> None:
         self._server = server
         profile = server.profile
         self._precompiled = profile.precompiled
-        unpaced = not profile.draws and profile.ttft_s == 0 and profile.itl_s == 0
-        self._at_once = light and unpaced  # and not streamed, if it is not precompiled
+        self._unpaced = not profile.draws and profile.ttft_s == 0 and profile.itl_s == 0
+        self._prepared = lru_cache(1024)(self._prepare)
 
     def serve(self, session: Session, data: bytes, arrival: int, kernel: int, read_ns: int) -> bool:
         """Take in what was read; whether it was a usual request."""
@@ -44,7 +42,7 @@ class Express:
         end = data.find(END) + 4
         try:
             head = read_head(data[:end])
-            if len(data) != end + head.length or not head.plain:
+            if not head.usual or len(data) != end + head.length:
                 return False
             chat = GENERATES.get(head.path)
             if chat is None:
@@ -53,53 +51,56 @@ class Express:
             body = read_body(content, chat=chat, model=server.model)
         except (Refused, RequestRefused):
             return False
-        if self._at_once and (self._precompiled or not (body.stream or body.n or type(body.prompt) is list)):
-            self._answer(session, head, content, body, (arrival, kernel, read_ns), chat=chat)
-        else:
-            request = server.new_request(session.connection, arrival, kernel, read_ns)
-            request.head, request.body, request.received = head, content, read_ns
-            session.start_whole(request, body, chat=chat)
+        prepared = None
+        if self._unpaced and (self._precompiled or not (body.n or type(body.prompt) is list or body.stream_options)):
+            prepared = self._prepared(chat, body.stream, body.token_limit(chat=chat), body.min_tokens, body.ignore_eos)
+        if prepared is not None and not server.counts:
+            self._answer(session, head, content, prepared, arrival, kernel, read_ns)
+            return True
+        request = server.new_request(session.connection, arrival, kernel, read_ns)
+        request.head, request.body, request.received, request.generates = head, content, read_ns, True
+        server.live.arrived += 1
+        session.start_whole(request, body, prepared, chat=chat)
         return True
 
-    def _answer(
-        self, session: Session, head: Head, content: bytes, body: Body, stamps: tuple[int, int, int], *, chat: bool
+    def _prepare(self, *asked: Any) -> Prepared | None:
+        chat, stream, limit, shortest, ignores = asked  # given one by one: that makes a key at no cost
+        server = self._server
+        plan = server.same_plans(limit, shortest or 0, bool(ignores))[0]
+        if plan.tokens > LONGEST and not self._precompiled:
+            return None
+        usage = server.counts and not stream
+        same = server.created if self._precompiled else None
+        return Prepared(server.formats[chat], plan, stream=bool(stream), usage=usage, same=same)
+
+    def _answer(  # noqa: PLR0917 -- by position is fastest
+        self, session: Session, head: Head, content: bytes, prepared: Prepared, arrival: int, kernel: int, read_ns: int
     ) -> None:
         """Write the reply and all rows of a request."""
         server, connection = self._server, session.connection
         writer = server.writer
-        arrival, kernel, read_ns = stamps
         req, nth = server.next_req, connection.requests
         server.next_req, connection.requests = req + 1, nth + 1
-        plan = server.same_plans(body.token_limit(chat=chat), body.min_tokens or 0, bool(body.ignore_eos))[0]
-        tokens, form = plan.tokens, server.formats[chat]
-        if self._precompiled:
-            data, size = ready_reply(form, tokens, server.created, bool(body.stream))
-        else:
-            said = form.whole(req, server.created_at(arrival), [(tokens, plan.finish_reason)], None)
-            size = len(said)
-            data = USUAL_HEAD % size + said
-        writer.request(
-            req, connection.number, nth, arrival, kernel, read_ns, read_ns, head.kept + content, b"", 0, arrival
-        )
+        raw = head.kept + content
+        writer.request(req, connection.number, nth, arrival, kernel, read_ns, read_ns, raw, b"", 0, arrival)
+        created = (arrival + server.clock_offset_ns) // 1_000_000_000
+        data, size = prepared.filled(req, created, None)
         stamp = connection.write(data)
-        if not stamp:
-            self._wait(session, head, (req, nth, *stamps), plan, size, chat=chat)
-            return
-        reason = REASON_CODES[plan.finish_reason]
-        writer.chunk(req, arrival, stamp, tokens, size, 0)
-        writer.end(req, stamp, 200, tokens, size, 0, 0, -1, -1, 0, reason, _COMPLETE)
-        server.live.arrived += 1
-        server.live.ended += 1
-        server.metrics.observe(arrival, (stamp,), tokens, reason)
+        if stamp:
+            tokens, reason = prepared.tokens, prepared.reason
+            prepared.note(session, req, arrival, stamp, size)
+            writer.end(req, stamp, 200, tokens, size, 0, 0, -1, -1, 0, reason, _COMPLETE)
+            server.live.arrived += 1
+            server.live.ended += 1
+            server.metrics.at_once.append((arrival, stamp, prepared.chunks, tokens, reason, None))
+        else:
+            request = Request(req, connection.number, nth, arrival, kernel, read_ns)
+            request.head, request.body, request.received = head, content, read_ns
+            self._wait(session, request, prepared)
 
-    def _wait(
-        self, session: Session, head: Head, known: tuple[int, int, int, int, int], plan: Plan, size: int, *, chat: bool
-    ) -> None:
+    def _wait(self, session: Session, request: Request, prepared: Prepared) -> None:
         """Let the long way end what the client did not take at once."""
-        req, nth, arrival, kernel, read_ns = known
-        server = self._server
-        request = Request(req, session.connection.number, nth, arrival, kernel, read_ns)
-        request.head, request.received, request.planned_first, request.status = head, read_ns, arrival, 200
+        request.planned_first, request.status = request.arrival, 200
         request.generates = request.noted = True
-        server.live.arrived += 1
-        session.wait_for_taken(request, ReadyReply(session, request, [plan], size), server.formats[chat])
+        self._server.live.arrived += 1
+        session.wait_for_taken(request, PreparedReply(session, request, prepared), prepared.form)

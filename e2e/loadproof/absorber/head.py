@@ -62,17 +62,7 @@ class Head(msgspec.Struct, frozen=True):
     http_1_0: bool
     awaits_continue: bool
     kept: bytes
-
-    @property
-    def plain(self) -> bool:
-        """Whether it is a POST of a body of known length on a connection that goes on, and nothing else."""
-        return (
-            self.method == b"POST"
-            and self.length >= 0
-            and self.keep_alive
-            and not self.http_1_0
-            and not self.awaits_continue
-        )
+    usual: bool  # a POST of a body of known length on a connection that goes on, and nothing else
 
 
 class _Fields:
@@ -119,15 +109,18 @@ def read_head(data: bytes) -> Head:
     if upgrades and length == CHUNKED:
         raise _bad("an upgrade with a chunked body")
     options = {word.strip() for value in found.values(b"connection") for word in value.lower().split(b",")}
+    keep_alive = b"close" not in options and (not http_1_0 or b"keep-alive" in options) and method != b"CONNECT"
+    awaits_continue = _awaits_continue(found) and not http_1_0
     return Head(
         method=method,
         target=_QUERY.sub(rb"\1" + BLANKED, target),
         path=_path(target),
         length=length,
-        keep_alive=b"close" not in options and (not http_1_0 or b"keep-alive" in options) and method != b"CONNECT",
+        keep_alive=keep_alive,
         http_1_0=http_1_0,
-        awaits_continue=_awaits_continue(found) and not http_1_0,
+        awaits_continue=awaits_continue,
         kept=_blanked(data),
+        usual=method == b"POST" and length >= 0 and keep_alive and not http_1_0 and not awaits_continue,
     )
 
 

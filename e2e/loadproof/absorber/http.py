@@ -29,6 +29,10 @@ from loadproof.absorber.request import Request
 Begin = Callable[[int, int, int], Request]
 
 
+def _nothing_begins(_arrival: int, _kernel: int, _read_ns: int) -> Request:
+    raise AssertionError("a reader that has ended begins nothing")
+
+
 class _Chunks:
     """Takes in a chunked body; holds no parser, so that no cycle is left."""
 
@@ -196,11 +200,13 @@ class RequestReader:
         else:
             self.partial = request
             self.note_body()
-        request.refusal, request.close_after = refused, True
+        # A new one: what was raised holds the frames that it came through, and those hold the request.
+        request.refusal, request.close_after = Refused(refused.status, refused.message), True
         self.end()
         self.whole.append(request)
 
     def end(self) -> None:
-        """Take in nothing more. A probe holds our methods and we hold it: that cycle ends here."""
+        """Take in nothing more. A probe and our owner hold us and we hold them: those cycles end here."""
         self._over, self.partial, self._parser, self._chunks = True, None, None, None
+        self._begin = _nothing_begins
         self._held, self._parts = b"", []

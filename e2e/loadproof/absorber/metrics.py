@@ -53,6 +53,8 @@ class Metrics(Collector):
         self._uncounted: list[Request] = []
         self._times, self._lengths, self._reasons = array("q"), array("q"), array("B")
         self._ttft, self._gaps, self._latency = map(Histogram, (TTFT_BUCKETS, GAP_BUCKETS, LATENCY_BUCKETS))
+        # Replies of one send: arrival, its stamp, chunks with tokens, tokens, reason, and the request if it is counted.
+        self.at_once: list[tuple[int, int, int, int, int, Request | None]] = []
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -73,6 +75,9 @@ class Metrics(Collector):
 
     def digest(self) -> None:
         """Put what is new into the buckets."""
+        at_once, self.at_once = self.at_once, []
+        for arrival, stamp, chunks, tokens, reason, request in at_once:
+            self.observe(arrival, (stamp,) * chunks, tokens, reason, request)
         if not self._lengths:
             return
         times, ends = np.asarray(self._times), np.cumsum(np.asarray(self._lengths))

@@ -12,7 +12,6 @@ import heapq
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
 MAX_DUE = 64
 
@@ -60,9 +59,7 @@ class Pacer:
         heapq.heappush(self._heap, (deadline_ns, self._order, due))
 
     def _wake(self) -> None:
-        with suppress(BlockingIOError):  # normal when the timer was set again after it fired
-            os.read(self._timer, 8)
-        self._armed_ns = 0
+        self._armed_ns = -1  # it has fired: setting it again, or off, also takes that back, so nothing is read from it
         try:
             heap, now = self._heap, time.monotonic_ns()
             for _ in range(MAX_DUE):
@@ -77,8 +74,8 @@ class Pacer:
             self._after_turn()
 
     def _arm(self) -> None:
-        if self._closed or not self._heap or self._heap[0][0] == self._armed_ns:
-            return
-        self._armed_ns = self._heap[0][0]
-        # 0 would disarm it; a deadline in the past fires at once.
-        os.timerfd_settime_ns(self._timer, flags=os.TFD_TIMER_ABSTIME, initial=max(1, self._armed_ns))
+        # 0 disarms it; a deadline in the past fires at once.
+        due = max(1, self._heap[0][0]) if self._heap else 0
+        if due != self._armed_ns and not self._closed:
+            self._armed_ns = due
+            os.timerfd_settime_ns(self._timer, flags=os.TFD_TIMER_ABSTIME, initial=due)

@@ -140,14 +140,14 @@ class NoWriter(JournalWriter):
         self._writer = writer
 
     @property
-    def rows(self) -> int:
+    def full(self) -> bool:
         """Nothing ever waits."""
-        return 0
+        return False
 
     def _drop(self, *_: object) -> None:
         """Take in anything."""
 
-    request = chunk = end = flush = _drop  # type: ignore[assignment] # the signatures are of no interest here
+    request = chunk = same_time_chunks = end = flush = _drop  # type: ignore[assignment] # the signatures are of no interest here
 
     def close(self) -> None:
         """Close the streams, which are empty."""

@@ -62,7 +62,9 @@ class Reply:
         """Take in that the reply is whole: `times` are the stamps of its chunks with tokens."""
         request = self._request
         request.reason = REASON_CODES[self._plans[-1].finish_reason]
-        self._session.server.metrics.observe(request.arrival, times, self._tokens, request.reason, request)
+        server = self._session.server
+        counted = request if server.counts else None  # else its count never comes, and it would be waited for
+        server.metrics.observe(request.arrival, times, self._tokens, request.reason, counted)
 
     def _note(self, rows: Sequence[Row], stamp: int) -> None:
         """Write rows; `stamp` 0: never taken."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from loadproof.live import LiveCounters
     from loadproof.streams import JournalWriter
 
-FLUSH_ROWS = 512
 PLANS_KEPT = 4096
 WORKER_REQUESTS = 2**48  # requests of worker W are numbered from W times this
 _HOW_CODES = {how: code for code, how in enumerate(HOW)}
@@ -61,9 +60,9 @@ class Server:
         self.profile, self.model, self.counting, self.live, self.writer = profile, model, counting, live, writer
         self.alone = alone
         self.counts = level == "full" and not profile.precompiled
-        self._knows_bodies = level == "full" or profile.draws
+        self.knows_bodies = level == "full" or profile.draws
         self._loop = asyncio.get_running_loop()
-        self.express = Express(self, light=level == "light")
+        self.express = Express(self)
         self.poller = Poller(self._loop, self._after_turn)
         self.pacer = Pacer(self._loop, self._after_turn)
         self.formats = {chat: Format(model, chat=chat) for chat in (False, True)}
@@ -98,7 +97,7 @@ class Server:
 
     def know_body(self, request: Request) -> None:
         """Set digest and occurrence, unless that is left to sealing."""
-        if self._knows_bodies:
+        if self.knows_bodies:
             digest = request.digest = sha256(request.body).digest()[:16]
             bodies = self._bodies
             request.occurrence = occurrence = bodies.get(digest, 0)
@@ -166,7 +165,7 @@ class Server:
 
     def _after_turn(self) -> None:
         self.counting.hand_over()
-        if self.writer.rows >= FLUSH_ROWS:
+        if self.writer.full:
             self._flush()
 
     def _flush(self) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from loadproof.absorber.endpoints import GENERATES, answer_small
 from loadproof.absorber.http import RequestReader
 from loadproof.absorber.openai import Body, RequestRefused, read_body
-from loadproof.absorber.ready import ReadyReply
+from loadproof.absorber.prepared import PreparedReply
 from loadproof.absorber.reply import Reply, WholeReply
 from loadproof.absorber.stream import StreamedReply
 from loadproof.absorber.wire import CONTINUE, JSON, sized_head
 from loadproof.record import CLIENT_CLOSED, COMPLETE, REFUSED
 
 if TYPE_CHECKING:
+    from loadproof.absorber.prepared import Prepared
     from loadproof.absorber.request import Request
     from loadproof.absorber.server import Server
     from loadproof.absorber.sockets import Connection
@@ -74,17 +75,34 @@ class Session:
         if self._current is None and reader.partial is not None and reader.asks_to_continue():
             self._others += not self.connection.write(CONTINUE)
 
-    def start_whole(self, request: Request, body: Body, *, chat: bool) -> None:
+    def start_whole(self, request: Request, body: Body, prepared: Prepared | None, *, chat: bool) -> None:
         """Answer a request that came whole while nothing else was there."""
         self._current = request
         server = self.server
         server.know_body(request)
-        request.generates = True
-        server.live.arrived += 1
         try:
-            self._generate(request, body, chat=chat)
+            if prepared is None:
+                self._generate(request, body, chat=chat)
+                return
+            self.format = prepared.form
+            reply = PreparedReply(self, request, prepared)
+            self._count(request, body, reply, chat=chat)
         except RequestRefused as refused:
             self.answer(request, refused.status, refused.body())
+            return
+        request.planned_first = request.arrival
+        server.note(request)
+        if prepared.stream or request.counted is not None:
+            reply.send()
+        else:
+            reply.wait()
+
+    def _count(self, request: Request, body: Body, reply: Reply, *, chat: bool) -> None:
+        """Have the prompt counted, and let the reply begin. Raises RequestRefused."""
+        if self.server.counts:
+            self.server.counting.count(request.digest, body, reply.counted, chat=chat)  # the last that may refuse it
+            request.being_counted = request.counted is None
+        self._reply = reply
 
     def wait_for_taken(self, request: Request, reply: Reply, form: Format) -> None:
         """Let a reply that was sent, and not taken whole, end when it is, or when the client is gone."""
@@ -117,16 +135,9 @@ class Session:
         server = self.server
         self.format = server.formats[chat]
         plans = server.plans(request, body, chat=chat)
-        if server.profile.precompiled:
-            ready = self._reply = ReadyReply(self, request, plans)
-            ready.send(stream=bool(body.stream))
-            return
         usage = server.counts and (not body.stream or body.wants_usage_event)
         reply = (StreamedReply if body.stream else WholeReply)(self, request, plans, usage=usage)
-        if server.counts:
-            server.counting.count(request.digest, body, reply.counted, chat=chat)  # the last that may refuse it
-            request.being_counted = request.counted is None
-        self._reply = reply
+        self._count(request, body, reply, chat=chat)
         reply.start()
 
     def answer(self, request: Request, status: int, body: bytes, content_type: str = JSON, *, allow: str = "") -> None:

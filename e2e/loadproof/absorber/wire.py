@@ -115,6 +115,10 @@ class Format:
         """Return what the events of tokens 0 to `CYCLE` of a choice say; later ones say the same as 1 to `CYCLE`."""
         return _events(self.chat, choice)
 
+    def template(self, tokens: int, reason: str) -> bytes:
+        """Return a reply of one choice up to its `usage`, to be filled with (identity, created)."""
+        return self._whole + b"[" + _choice(self.chat, 0, tokens, reason).replace(b"%", b"%%") + b"]"
+
     def whole(
         self, identity: int, created: int, choices: list[tuple[int, str]], tokens: tuple[int, int] | None
     ) -> bytes:
@@ -123,7 +127,7 @@ class Format:
             said = _choice(self.chat, 0, *choices[0])
         else:
             said = b",".join([_choice(self.chat, index, *choice) for index, choice in enumerate(choices)])
-        end = b"" if tokens is None else b',"usage":' + _usage(*tokens)
+        end = b"" if tokens is None else b',"usage":' + usage_json(*tokens)
         return self._whole % (identity, created) + b"[" + said + b"]" + end + b"}"
 
 
@@ -136,9 +140,10 @@ def _choice(chat: bool, index: int, tokens: int, reason: str) -> bytes:  # noqa:
 
 def last_events(opening: bytes, tokens: tuple[int, int] | None) -> bytes:
     """Return what follows the last chunk: the usage event if there is one, and [DONE]."""
-    return DONE if tokens is None else opening + b'[],"usage":' + _usage(*tokens) + b"}\n\n" + DONE
+    return DONE if tokens is None else opening + b'[],"usage":' + usage_json(*tokens) + b"}\n\n" + DONE
 
 
-def _usage(prompt: int, completion: int) -> bytes:
+def usage_json(prompt: int, completion: int) -> bytes:
+    """Return the API's usage object."""
     total = prompt + completion
     return b'{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}' % (prompt, total, completion)

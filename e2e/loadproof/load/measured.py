@@ -18,7 +18,7 @@ class Load:
     """What was offered.
 
     `model` is the served name, `profile` what the server was told, `tool_ended_ns` when the tool's process was gone,
-    if known.
+    if known; `counted`: whether it counted the prompts' tokens.
     """
 
     requests: Requests
@@ -26,6 +26,7 @@ class Load:
     model: str
     profile: dict[str, object]
     tool_ended_ns: int | None = None
+    counted: bool = True
 
     @property
     def in_flight(self) -> InFlight:
@@ -36,4 +37,5 @@ class Load:
 def measure(journal: Journal, *, tool_ended_ns: int | None = None) -> Load:
     """Measure a journal."""
     told = journal.metadata
-    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile, tool_ended_ns)
+    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile, tool_ended_ns,
+                told.counts_prompts)  # fmt: skip

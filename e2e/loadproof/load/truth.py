@@ -34,12 +34,13 @@ def truth(journal: Journal) -> Reported:
     whole = answered_whole(rows)
     arrival, done = rows.int_column("arrival_ns"), rows.int_column("done_ns")
     seconds = float(done[whole].max() - arrival.min()) / 1e9 if whole.any() else None
+    prompts = int(rows.int_column("usage_prompt_tokens")[whole].sum())
     counted = Reported(
         completed=int(whole.sum()),
         failed=int((~whole).sum()),
         duration_s=seconds,
         request_rate_per_s=int(whole.sum()) / seconds if seconds else None,
-        input_tokens=int(rows.int_column("usage_prompt_tokens")[whole].sum()),
+        input_tokens=prompts if journal.metadata.counts_prompts else None,
         output_tokens=int(rows.int_column("output_tokens")[whole].sum()),
     )
     return msgspec.structs.replace(counted, **_times(rows, whole, arrival))

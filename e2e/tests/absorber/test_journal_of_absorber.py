@@ -100,7 +100,7 @@ def ordinary(absorber: Absorber, story: Story) -> None:
 
 def odd_framing(absorber: Absorber, story: Story) -> None:
     body = json.dumps(absorber.body(max_tokens=2)).encode()
-    post = b"POST /v1/completions HTTP/1.1\r\n"
+    post = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
     with absorber.raw() as raw:  # a chunked body, with a trailer
         parts = b"".join(b"%x;e=1\r\n%b\r\n" % (len(body[i : i + 9]), body[i : i + 9]) for i in range(0, len(body), 9))
         trailer = b"0\r\nX-Late: 1\r\nAuthorization: Bearer " + SECRET.encode() + b"\r\n\r\n"
@@ -120,7 +120,7 @@ def odd_framing(absorber: Absorber, story: Story) -> None:
         story.replies["expect later"] = raw.reply()
     for version, tag in ((b"1.0", "old"), (b"1.1", "bytes")):
         streamed = json.dumps(absorber.body(stream=True)).encode()
-        request = b"POST /v1/completions HTTP/" + version + b"\r\nX-Tag: " + tag.encode()
+        request = b"POST /v1/completions HTTP/" + version + b"\r\nHost: x\r\nX-Tag: " + tag.encode()
         request += b"\r\nContent-Length: %d\r\n\r\n" % len(streamed) + streamed
         with absorber.raw() as raw:
             raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -140,9 +140,9 @@ def pipelines(absorber: Absorber, story: Story) -> None:
     with absorber.raw() as raw:
         for tokens in (5, 1, 3):
             raw.post(COMPLETIONS, absorber.body(max_tokens=tokens, stream=tokens != 1), "X-Tag: pipelined")
-        raw.send(b"GET /version HTTP/1.1\r\nX-Tag: pipelined\r\n\r\n")
+        raw.send(b"GET /version HTTP/1.1\r\nHost: x\r\nX-Tag: pipelined\r\n\r\n")
         raw.post(COMPLETIONS, b"[]", "X-Tag: pipelined")
-        raw.send(b"GET /health HTTP/1.1\r\nX-Tag: pipelined\r\n\r\n" * 3000 + b"garbage\r\n\r\n")
+        raw.send(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Tag: pipelined\r\n\r\n" * 3000 + b"garbage\r\n\r\n")
         story.replies |= {f"pipelined {i}": raw.reply() for i in range(5)}
         assert {raw.reply().status for _ in range(3000)} == {200}
         story.replies["garbage"] = raw.reply()
@@ -163,7 +163,7 @@ def leavers(absorber: Absorber) -> None:
         raw.socket.shutdown(socket.SHUT_WR)
         assert raw.rest() == b""
     with absorber.raw() as raw:  # in the middle of the request
-        raw.send(b"POST /v1/completions HTTP/1.1\r\nX-Tag: cut\r\nContent-Length: 100\r\n\r\nabc")
+        raw.send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Tag: cut\r\nContent-Length: 100\r\n\r\nabc")
     with absorber.raw() as raw:  # with others waiting behind
         raw.post(COMPLETIONS, absorber.body(), "X-Tag: queue left")
         raw.post(COMPLETIONS, absorber.body(), "X-Tag: queue left")
@@ -202,7 +202,7 @@ async def tell(told: Story, started: AbstractAsyncContextManager[Absorber], open
         streaming.post(COMPLETIONS, absorber.body(stream=True, max_tokens=10_000), "X-Tag: in flight")
         waiting.post(COMPLETIONS, absorber.body(max_tokens=10_000), "X-Tag: not begun")
         waiting.post(COMPLETIONS, absorber.body(max_tokens=10_000, seed=3), "X-Tag: behind")
-        partial.send(b"POST /v1/completions HTTP/1.1\r\nX-Tag: unfinished\r\nContent-Length: 9\r\n\r\nab")
+        partial.send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Tag: unfinished\r\nContent-Length: 9\r\n\r\nab")
         assert (await asyncio.to_thread(streaming.head))[0] == 200
         await published(absorber, 2)
 

@@ -76,7 +76,7 @@ async def test_more_connections_than_descriptors_wait_for_their_turn(tmp_path: P
                 first.enter_context(socket.create_connection((announced.host, announced.port), timeout=30))
             last = await asyncio.to_thread(socket.create_connection, (announced.host, announced.port), 30)
         with last:
-            last.sendall(b"GET /health HTTP/1.1\r\n\r\n")
+            last.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await asyncio.to_thread(last.recv, 1000)).startswith(b"HTTP/1.1 200 OK")
     assert process.stderr.read_text() == ""
     assert read_journal(tmp_path / "journal").table["path"].to_pylist() == ["/health"]

@@ -6,9 +6,11 @@ And does judging it again never call it a pass.
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,14 +20,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from loadproof.absorber.profile import Profile
 from loadproof.bench import Progress
 from loadproof.errors import BrokenRun, Exit, UsageProblem
 from loadproof.journal import read_journal
 from loadproof.judging import judge_run
+from loadproof.observing import observe
 from loadproof.process import running
-from loadproof.run_folder import RunFolder
+from loadproof.run_folder import RunFolder, write_json
 from loadproof.verdict import Outcome
-from tests.robustness.conftest import MakeCase, MakeRun, read_only
+from tests.robustness.conftest import PRELUDE, MakeCase, MakeRun, read_only
 
 DEADLINE_S = 120
 LINES = 200_000
@@ -103,24 +107,39 @@ def test_a_tool_that_is_killed(make_case: MakeCase, run: MakeRun, tmp_path: Path
     assert read_journal(folder / "journal").table.num_rows == 1
 
 
-def _kill_absorber_when_it_is_busy(progress: Progress) -> None:
-    if progress.seen:
-        for process in psutil.Process().children(recursive=True):
-            if "loadproof.absorber" in process.cmdline():
-                process.kill()
+def killer_of_the_absorber() -> Callable[[Progress], None]:
+    """Kill it half a second after a request was seen: it has written by then that there is one."""
+    looks = []
+
+    def watch(progress: Progress) -> None:
+        looks.append(progress.seen)
+        if sum(map(bool, looks)) == 2:
+            for process in psutil.Process().children(recursive=True):
+                if "loadproof.absorber" in process.cmdline():
+                    process.kill()
+
+    return watch
 
 
 def test_an_absorber_that_is_killed(make_case: MakeCase, run: MakeRun, tmp_path: Path) -> None:
-    case = make_case("send()\nask(slow := connection(), 'a slow one')\nslow.getresponse()", requests=2, ttft_s=1.0)
-    verdict = run(case, watch=_kill_absorber_when_it_is_busy).verdict
+    verdict = run(make_case("send()", ttft_s=30), watch=killer_of_the_absorber()).verdict
     assert verdict.outcome is Outcome.BROKEN
     folder = tmp_path / "out" / "wrong-command"
     assert broken_again(folder, "the absorber was ended by SIGKILL after ") == verdict.reason
     record = RunFolder(folder).read_record()
     assert record.tool_ended is not None
     assert record.tool_ended.stopped_because in {"", "was stopped because the absorber had ended"}
-    assert [path.name for path in (folder / "journal").iterdir()] == ["journal.parquet"]  # sealed
-    assert None in read_journal(folder / "journal").table["how_ended"].to_pylist()
+    assert [path.suffix for path in (folder / "journal").iterdir() if path.suffix != ".bin"] == [".parquet"]  # sealed
+    assert read_journal(folder / "journal").table["how_ended"].to_pylist() == [None]
+
+
+def test_an_absorber_that_is_killed_under_observation(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(f"{PRELUDE}send()")
+    argv = [sys.executable, str(tmp_path / "tool.py"), "{base_url}", "{model}", "{out}"]
+    watch = killer_of_the_absorber()
+    with pytest.raises(BrokenRun, match="the absorber was ended by SIGKILL after "):
+        asyncio.run(observe(argv, Profile(ttft_s=30), tmp_path / "out", seed=0, deadline_s=DEADLINE_S, watch=watch))
+    assert read_journal(tmp_path / "out" / "journal").table["how_ended"].to_pylist() == [None]
 
 
 FILL = """
@@ -208,3 +227,34 @@ def test_a_limit_that_is_too_low_is_told_before_anything_is_started(make_case: M
     )
     assert "Raise it, as root, with `ulimit -Hn 164`" in told.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device", "x"),
+            "x: No space left on device; free some space there, or",
+        ),
+        (OSError(errno.EMFILE, "Too many open files"), "the run folder: Too many open files; raise the limit of open"),
+        (shutil.Error([("a", "b", "[Errno 28] No space")]), "the case could not be copied: [Errno 28] No space"),
+        (OSError(errno.EBADF, "Bad file descriptor"), "this is a defect of loadproof\nTraceback"),
+    ],
+)
+def test_what_the_system_refuses_is_not_called_our_defect(
+    make_case: MakeCase, run: MakeRun, monkeypatch: pytest.MonkeyPatch, error: OSError, says: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(shutil, "copytree", fails)
+    verdict = run(make_case("send()")).verdict
+    assert verdict.outcome is Outcome.BROKEN
+    assert verdict.reason.startswith(says)
+
+
+def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        BrokenRun, match=r"run\.json: cannot be written: No such file or directory; choose another --out"
+    ):
+        write_json(tmp_path / "taken away" / "run.json", {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from loadproof.case import Case
 from loadproof.verdict import Outcome
@@ -98,3 +99,12 @@ def test_of_an_empty_journal_nothing_is_said() -> None:
     found = ask(asked(), journal([]))
     assert {found[f"payload.{field}"].outcome for field in FIELDS} == {Outcome.UNCLEAR}
     assert all("no request arrived" in found[f"payload.{field}"].detail for field in FIELDS)
+
+
+@pytest.mark.parametrize("told", [{"level": "light"}, {"profile": {"precompiled": True}}], ids=["light", "precompiled"])
+def test_prompts_that_nobody_counted_are_unclear_and_the_rest_is_judged(told: dict[str, object]) -> None:
+    uncounted = changed(FORGED, 30, max_tokens=17, bare_prompt_tokens=None)
+    found = ask(asked(), replace(uncounted, metadata=replace(uncounted.metadata, **told)))
+    assert found["payload.prompt_tokens"].outcome is Outcome.UNCLEAR
+    assert "level full" in found["payload.prompt_tokens"].detail
+    assert found["payload.max_tokens"].outcome is Outcome.FAIL

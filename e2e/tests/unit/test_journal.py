@@ -29,6 +29,7 @@ METADATA = Metadata(host="h", boot_id="b", model="m", clock_offset_ns=(5, 6), cl
 def record(req: int, late: tuple[int | None, ...] = (), **fields: object) -> Record:
     """Return a record with one chunk per entry of `late` (None: never written), 1 ms apart."""
     made = Record(req, 1, req, 1000 + req, 1001 + req)
+    made.method, made.target = b"POST", b"/"
     for k, ns in enumerate(late):
         planned = 2_000_000 + k * 1_000_000
         made.planned.append(planned)

@@ -9,39 +9,55 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadproof.absorber.http import LAST_CHUNK, Request, RequestReader, chunk, head
-from loadproof.absorber.openai import Body, RequestRefused, Wire, read_body, usage
-from loadproof.absorber.reply import piece, whole_text
-from loadproof.record import Record
+from loadproof.absorber.head import read_head
+from loadproof.absorber.http import RequestReader
+from loadproof.absorber.openai import Body, RequestRefused, read_body
+from loadproof.absorber.request import Request
+from loadproof.absorber.wire import (
+    CYCLE,
+    LAST_CHUNK,
+    USUAL_HEAD,
+    USUAL_STREAM_HEAD,
+    Format,
+    last_events,
+    piece,
+    sized_head,
+    stream_head,
+    whole_text,
+)
 from loadproof.words import WORDS, pieces
 
 MODEL = "m"
 SEEDED = settings(deadline=None, derandomize=True)
+IDENTITY, CREATED = 0xAB, 1_700_000_000
 
 
-def wire(*, chat: bool) -> Wire:
-    return Wire(chat=chat, identity=0xAB, model=MODEL, created=1_700_000_000)
+def token_event(index: int, reason: str | None, *, chat: bool, choice: int = 0, model: str = MODEL) -> bytes:
+    form = Format(model, chat=chat)
+    return form.opening(IDENTITY, CREATED) + form.said(choice, index, reason)
 
 
 def test_one_token_event_of_completions_to_the_byte() -> None:
-    assert wire(chat=False).token_event(" hi", None) == (
+    text = json.dumps(pieces(2)[1]).encode()
+    assert token_event(1, None, chat=False) == (
         b'data: {"id":"cmpl-00000000000000ab","object":"text_completion","created":1700000000,"model":"m","choices":'
-        b'[{"index":0,"text":" hi","logprobs":null,"finish_reason":null}]}\n\n'
+        b'[{"index":0,"text":' + text + b',"logprobs":null,"finish_reason":null}]}\n\n'
     )
 
 
 def test_the_last_token_event_of_chat_to_the_byte() -> None:
-    assert wire(chat=True).token_event(" hi", "length") == (
+    text = json.dumps(pieces(1)[0]).encode()
+    assert token_event(0, "length", chat=True, choice=3) == (
         b'data: {"id":"chatcmpl-00000000000000ab","object":"chat.completion.chunk","created":1700000000,"model":"m",'
-        b'"choices":[{"index":0,"delta":{"content":" hi"},"logprobs":null,"finish_reason":"length"}]}\n\n'
+        b'"choices":[{"index":3,"delta":{"content":' + text + b'},"logprobs":null,"finish_reason":"length"}]}\n\n'
     )
 
 
-def test_only_chat_begins_with_a_role() -> None:
-    assert wire(chat=False).role_event() == b""
-    (choice,) = event_of(wire(chat=True).role_event())["choices"]
+def test_chat_begins_with_a_role_and_no_token() -> None:
+    form = Format(MODEL, chat=True)
+    (choice,) = event_of(form.opening(IDENTITY, CREATED) + form.role(2))["choices"]
     assert choice == {
-        "index": 0,
+        "index": 2,
         "delta": {"role": "assistant", "content": ""},
         "logprobs": None,
         "finish_reason": None,
@@ -58,100 +74,130 @@ def event_of(data: bytes) -> dict[str, Any]:
 
 
 @SEEDED
-@given(text=st.text(st.characters(exclude_categories=["Cs"])), chat=st.booleans())
-def test_any_text_arrives_as_it_is_and_on_one_line(text: str, *, chat: bool) -> None:
-    (choice,) = event_of(wire(chat=chat).token_event(text, "stop"))["choices"]
-    assert (choice["delta"]["content"] if chat else choice["text"]) == text
+@given(model=st.text(st.characters(exclude_categories=["Cs"])), index=st.integers(0, 3 * CYCLE), chat=st.booleans())
+def test_any_model_and_token_arrive_as_they_are_and_on_one_line(model: str, index: int, *, chat: bool) -> None:
+    event = event_of(token_event(index, "stop", chat=chat, model=model))
+    (choice,) = event["choices"]
+    assert event["model"] == model
+    assert (choice["delta"]["content"] if chat else choice["text"]) == piece(index)
     assert choice["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_events_that_repeat_are_those_of_each_token(*, chat: bool) -> None:
+    form = Format(MODEL, chat=chat)
+    events = form.events(1)
+    assert len(events) == CYCLE + 1
+    for index in (0, 1, 2, CYCLE, CYCLE + 1, 2 * CYCLE, 2 * CYCLE + 7):
+        place = index if index <= CYCLE else (index - 1) % CYCLE + 1
+        assert events[place] == form.said(1, index, None)
 
 
 @pytest.mark.parametrize("chat", [False, True])
 def test_the_end_of_a_stream(*, chat: bool) -> None:
-    assert wire(chat=chat).last_events(None) == b"data: [DONE]\n\n"
-    told, done, nothing = wire(chat=chat).last_events(usage(3, 4)).split(b"\n\n")
+    opening = Format(MODEL, chat=chat).opening(IDENTITY, CREATED)
+    assert last_events(opening, None) == b"data: [DONE]\n\n"
+    told, done, nothing = last_events(opening, (3, 4)).split(b"\n\n")
     event = event_of(told + b"\n\n")
-    assert (event["choices"], event["usage"]["total_tokens"]) == ([], 7)
+    assert event["choices"] == []
+    assert event["usage"] == {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
     assert (done, nothing) == (b"data: [DONE]", b"")
 
 
+@pytest.mark.parametrize("usage", [None, (1, 5)])
 @pytest.mark.parametrize("chat", [False, True])
-def test_a_whole_reply(*, chat: bool) -> None:
-    reply = json.loads(wire(chat=chat).whole("a b", "stop", usage(1, 2)))
-    (choice,) = reply["choices"]
-    assert choice["finish_reason"] == "stop"
-    assert (choice["message"] if chat else choice["text"]) == (
-        {"role": "assistant", "content": "a b"} if chat else "a b"
-    )
-    assert reply["usage"] == {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+def test_a_whole_reply(usage: tuple[int, int] | None, *, chat: bool) -> None:
+    reply = json.loads(Format(MODEL, chat=chat).whole(IDENTITY, CREATED, [(2, "stop"), (3, "length")], usage))
+    assert [choice["index"] for choice in reply["choices"]] == [0, 1]
+    assert [choice["finish_reason"] for choice in reply["choices"]] == ["stop", "length"]
+    for choice, count in zip(reply["choices"], (2, 3), strict=True):
+        text = "".join(pieces(count))
+        assert (choice["message"] if chat else choice["text"]) == (
+            {"role": "assistant", "content": text} if chat else text
+        )
+    assert reply.get("usage") == (usage and {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6})
 
 
 @pytest.mark.parametrize("count", [1, 2, len(WORDS) - 1, len(WORDS), len(WORDS) + 1, 3 * len(WORDS) + 5])
 def test_a_reply_is_the_same_text_streamed_and_whole(count: int) -> None:
     assert [piece(index) for index in range(count)] == pieces(count)
-    assert whole_text(count) == "".join(pieces(count))
+    assert json.loads(whole_text(count)) == "".join(pieces(count))
 
 
-def test_chunked_framing() -> None:
-    assert chunk(b"x" * 26) + LAST_CHUNK == b"1a\r\n" + b"x" * 26 + b"\r\n0\r\n\r\n"
+def asked(line: bytes = b"POST / HTTP/1.1", *headers: bytes) -> Request:
+    request = Request(0, 0, 0, 0, 0, 0)
+    request.head = read_head(b"\r\n".join([line, b"Host: x", *headers, b"", b""]))
+    request.close_after = not request.head.keep_alive
+    return request
 
 
 def test_heads() -> None:
-    request = Request(Record(0, 0, 0, 0, 0))
-    assert head(request, 200, "a/b", length=3) == b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\ncontent-length: 3\r\n\r\n"
-    request.close_after = True
-    assert head(request, 405, "a/b", length=None, chunked=True, allow="GET") == (
-        b"HTTP/1.1 405 Method Not Allowed\r\ncontent-type: a/b\r\ntransfer-encoding: chunked\r\nallow: GET\r\n"
+    assert sized_head(asked(), 200, "a/b", 3) == b"HTTP/1.1 200 OK\r\ncontent-type: a/b\r\ncontent-length: 3\r\n\r\n"
+    assert sized_head(asked(b"GET / HTTP/1.1", b"Connection: close"), 405, "a/b", 0, allow="GET") == (
+        b"HTTP/1.1 405 Method Not Allowed\r\ncontent-type: a/b\r\ncontent-length: 0\r\nallow: GET\r\n"
         b"connection: close\r\n\r\n"
     )
+    assert sized_head(asked(), 200, "application/json", 7) == USUAL_HEAD % 7
+    assert stream_head(asked()) == USUAL_STREAM_HEAD
+    assert USUAL_STREAM_HEAD.endswith(b"\r\ntransfer-encoding: chunked\r\n\r\n")
+    assert LAST_CHUNK == b"0\r\n\r\n"
+
+
+def test_a_client_of_http_1_0_gets_no_chunks() -> None:
+    old = stream_head(asked(b"POST / HTTP/1.0"))
+    assert b"transfer-encoding" not in old
+    assert old.endswith(b"\r\nconnection: close\r\n\r\n")
+    kept = sized_head(asked(b"GET / HTTP/1.0", b"Connection: keep-alive"), 200, "a/b", 3)
+    assert kept.endswith(b"\r\nconnection: keep-alive\r\n\r\n")
 
 
 REQUEST = (
-    b"POST /v1/completions?x=1 HTTP/1.1\r\nHost: a\r\nAUTHORIZATION: Bearer s3cret\r\ncookie: s3cret\r\nEmpty:\r\n"
-    b"Content-Length: 4\r\n\r\nbody"
-    b"POST /2 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n"
+    b"POST /v1/completions?x=1&api_key=s3cret HTTP/1.1\r\nHost: a\r\nAUTHORIZATION: Bearer s3cret\r\n"
+    b"cookie: s3cret\r\nX-Other: bearer s3cret\r\nEmpty:\r\nContent-Length: 4\r\n\r\nbody"
+    b"POST /2 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\nKey: s3cret\r\n\r\n"
     b"GET /3 HTTP/1.0\r\n\r\n"
 )
 
 
 @pytest.mark.parametrize("size", range(1, 40))
 def test_requests_are_the_same_however_their_bytes_are_cut(size: int) -> None:
-    made: list[Record] = []
-    known: list[Record] = []
+    made: list[Request] = []
 
-    def new_record(read_ns: int) -> Record:
-        made.append(Record(len(made), 0, len(made), read_ns, read_ns))
+    def begin(arrival: int, kernel: int, read_ns: int) -> Request:
+        made.append(Request(len(made), 0, len(made), arrival, kernel, read_ns))
         return made[-1]
 
-    reader = RequestReader(new_record, known.append)
+    reader = RequestReader(begin)
     for start in range(0, len(REQUEST), size):
-        reader.feed(REQUEST[start : start + size], start)
+        reader.feed(REQUEST[start : start + size], start, 1, start + 1)
     requests = list(reader.whole)
-    assert [request.record for request in requests] == made == known
-    assert [(r.method, r.target, r.body) for r in made] == [
-        (b"POST", b"/v1/completions?x=1", b"body"),
-        (b"POST", b"/2", b"abc"),
-        (b"GET", b"/3", b""),
-    ]
-    secret = b"<blanked>"
-    assert made[0].head[:4] == [(b"Host", b"a"), (b"AUTHORIZATION", secret), (b"cookie", secret), (b"Empty", b"")]
+    assert requests == made
+    assert reader.partial is None
+    heads = [request.head for request in requests if request.head is not None]
+    assert [(head.method, head.path) for head in heads] == [(b"POST", "/v1/completions"), (b"POST", "/2"), (b"GET", "/3")]
+    assert [request.body for request in requests] == [b"body", b"abc", b""]
     assert [request.close_after for request in requests] == [False, False, True]
-    assert all(r.arrival <= r.received for r in made)
+    assert [request.arrival for request in requests] == sorted(request.arrival for request in requests)
+    assert all(r.arrival < r.read <= r.received for r in made)
+    kept = b"".join(head.kept + request.body for head, request in zip(heads, requests, strict=True))
+    assert b"s3cret" not in kept
+    assert kept.count(b"<blanked>") == 4
+    assert b"Empty:\r\nContent-Length: 4\r\n\r\nbody" in kept
 
 
 @SEEDED
 @given(data=st.lists(st.binary(max_size=40), max_size=8))
 def test_arbitrary_bytes_never_raise_and_are_all_accounted_for(data: list[bytes]) -> None:
-    made: list[Record] = []
+    made: list[Request] = []
 
-    def new_record(read_ns: int) -> Record:
-        made.append(Record(len(made), 0, 0, read_ns, read_ns))
+    def begin(arrival: int, kernel: int, read_ns: int) -> Request:
+        made.append(Request(len(made), 0, 0, arrival, kernel, read_ns))
         return made[-1]
 
-    reader = RequestReader(new_record, lambda _: None)
+    reader = RequestReader(begin)
     for piece_of_it in data:
-        reader.feed(piece_of_it, 1)
-    seen = [request.record for request in reader.whole] + ([reader.partial.record] if reader.partial else [])
-    assert seen == made
+        reader.feed(piece_of_it, 1, 0, 1)
+    assert [*reader.whole, *([reader.partial] if reader.partial else [])] == made
 
 
 JSON = st.recursive(
