@@ -19,8 +19,9 @@ from pathlib import Path
 from bench.fuzz_parts import port
 from bench.fuzz_parts.compare import Disagreement, compare_body, compare_stream
 from bench.fuzz_parts.inputs import MODEL, rng_of
-from loadproof.absorber.client import Announced, absorbing
+from loadproof.absorber.client import absorbing
 from loadproof.absorber.profile import Profile
+from loadproof.absorber.service import Announced
 from loadproof.errors import Exit, LoadproofError
 from loadproof.journal import read_journal
 
@@ -60,22 +61,29 @@ class Fuzz:
 
     def _note(self, index: int, error: Exception) -> None:
         what = str(error) if isinstance(error, Disagreement) else repr(error)
-        self.found.append(f"--seed {self.seed} --start {index} --inputs 1: {what}")
+        self.say_found(f"--seed {self.seed} --start {index} --inputs 1: {what}")
+
+    def say_found(self, what: str) -> None:
+        """Note a finding, and print it at once: a run may be ended before its end."""
+        self.found.append(what)
+        sys.stdout.write(f"{what}\n\n")
+        sys.stdout.flush()
 
     async def through_the_port(self) -> int:
         """Send the share to a real absorber, and compare its journal; return how many were sent."""
+        self.began = self.said = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="loadproof-fuzz-") as folder:
             journal = Path(folder) / "journal"
             async with absorbing(SHORT, journal, log_dir=Path(folder), model=MODEL) as (server, process):
                 rows = await asyncio.to_thread(self._send_share, server)
             if complaint := process.stderr.read_text():
-                self.found.append(f"the absorber says: {complaint}")
+                self.say_found(f"the absorber says: {complaint}")
             recorded = read_journal(journal).table["conn"].value_counts().to_pylist()
         counted = {each["values"]: each["counts"] for each in recorded}
-        self.found += [
-            f"--seed {self.seed} --start {index} --inputs 1 --share 1: {counted.get(conn, 0)} rows instead of {expected}"
-            for conn, (index, expected) in enumerate(rows, 1) if counted.get(conn, 0) != expected
-        ]  # fmt: skip
+        for conn, (index, expected) in enumerate(rows, 1):
+            if counted.get(conn, 0) != expected:
+                self.say_found(f"--seed {self.seed} --start {index} --inputs 1 --share 1: {counted.get(conn, 0)} rows "
+                               f"in the journal instead of {expected}")  # fmt: skip
         return len(rows)
 
     def _send_share(self, server: Announced) -> list[tuple[int, int]]:
@@ -105,7 +113,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many (default 1000000)")
     parser.add_argument("--start", type=int, default=0, help="the number of the first (default 0)")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
-    parser.add_argument("--share", type=int, default=200, help="each how-many-th goes through the port (default 200; 0: none)")
+    parser.add_argument(
+        "--share", type=int, default=200, help="each how-many-th goes through the port (default 200; 0: none)"
+    )
     return parser
 
 
@@ -122,12 +132,10 @@ def main() -> int:
     try:
         sent = asyncio.run(fuzz.through_the_port()) if given.share and not fuzz.found else 0
     except LoadproofError as error:
-        fuzz.found.append(str(error))
-    for each in fuzz.found:
-        sys.stdout.write(f"{each}\n\n")
+        fuzz.say_found(str(error))
     sys.stdout.write(
-        f"seed {given.seed}, inputs {given.start} to {fuzz.stop - 1}: {given.inputs / seconds:.0f} a second in this process, "
-        f"{sent} through the port; found {len(fuzz.found)}\n"
+        f"seed {given.seed}, inputs {given.start} to {fuzz.stop - 1}: {given.inputs / seconds:.0f} a second in this "
+        f"process, {sent} through the port; found {len(fuzz.found)}\n"
     )
     return Exit.FAIL if fuzz.found else Exit.CLEAN
 

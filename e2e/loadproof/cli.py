@@ -16,10 +16,23 @@ from typing import Annotated
 import typer
 
 from loadproof import __version__
+from loadproof.absorber.recording import Options
 from loadproof.bench import Job, plan_jobs, run_job
 from loadproof.case import read_case, warnings
 from loadproof.checks.every import check_allowances
-from loadproof.cli_options import Cpus, Isolate, Itl, ProfileFile, Seed, Tokens, Ttft
+from loadproof.cli_options import (
+    Cpus,
+    Isolate,
+    Itl,
+    Level,
+    Levels,
+    ProfileFile,
+    Seed,
+    Tokens,
+    Ttft,
+    Workers,
+    placed,
+)  # fmt: skip
 from loadproof.errors import Exit, LoadproofError, UsageProblem
 from loadproof.interruptible import Interrupted, to_the_end
 from loadproof.journal import read_journal
@@ -28,8 +41,6 @@ from loadproof.load.measured import measure
 from loadproof.load.offered import offered
 from loadproof.metronome.__main__ import main as metronome
 from loadproof.observing import observe
-from loadproof.placement import Placement, read_cpus
-from loadproof.process import try_isolation
 from loadproof.profile_flags import read_profile
 from loadproof.report.progress import ProgressLine
 from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
@@ -76,7 +87,7 @@ def run_command(
 ) -> int:
     """Run the case with the real tool, record, measure and judge."""
     must = required()
-    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, _placed(cpus, isolate))
+    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, placed(cpus, isolate))
     err_console = console(stderr=True)
     for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
         err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
@@ -88,16 +99,9 @@ def run_command(
         _show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
     absent = sorted({job.tool.name for job in jobs if job.executable is None} & must)
     if absent:
-        text = f"required (LOADPROOF_REQUIRE) and not installed: {', '.join(absent)}"
-        console().print(text, markup=False, soft_wrap=True)
+        console().print(f"required (LOADPROOF_REQUIRE) and not installed: {', '.join(absent)}", soft_wrap=True)
         return Exit.BROKEN
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
-
-
-def _placed(cpus: tuple[str, str] | None, isolate: str | None) -> Placement:
-    if isolate:
-        to_the_end(try_isolation())
-    return Placement(cpus=read_cpus(cpus) if cpus else {}, isolate=isolate or "")
 
 
 def _again(job: Job) -> str:
@@ -107,10 +111,9 @@ def _again(job: Job) -> str:
 def _show(judgements: list[Judgement], where: list[str], again: list[str]) -> None:
     """Show the judgements that there are; `where` and `again` may go on."""
     shown = console()
-    for judgement in judgements:
-        if judgement.claims:
-            title = f"{judgement.verdict.case} x {judgement.verdict.tool}: claims (shown, not judged)"
-            shown.print(claims_table(judgement.claims, title))
+    for judgement in [each for each in judgements if each.claims]:
+        of = f"{judgement.verdict.case} x {judgement.verdict.tool}"
+        shown.print(claims_table(judgement.claims, f"{of}: claims (shown, not judged)"))
     if judgements:
         shown.print(findings_table(judgements, shown.width))
     for judgement, folder, command in zip(judgements, where, again, strict=False):
@@ -151,18 +154,18 @@ def observe_command(
     profile: ProfileFile = None, ttft_s: Ttft = None, itl_s: Itl = None, output_tokens: Tokens = None,
     out: Annotated[Path | None, typer.Option(help="Where the journal and the logs go.")] = None,
     deadline_s: Annotated[float, typer.Option(min=0.001, help="Stop the command after this many seconds.")] = 600,
-    seed: Seed = 0, cpus: Cpus = None, isolate: Isolate = None,
+    seed: Seed = 0, cpus: Cpus = None, isolate: Isolate = None, level: Level = Levels.FULL, workers: Workers = 1,
 ) -> int:  # fmt: skip
     """Run any command against the absorber and print what it offered; no case, nothing is judged."""
     behaviour = read_profile(profile, ttft_s, itl_s, output_tokens)
-    where, placement = out or _new_folder("observe-"), _placed(cpus, isolate)
+    where = out or _new_folder("observe-")
     with ProgressLine(console(stderr=True)) as progress:
         seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress,
-                                  placement=placement))  # fmt: skip
-    shown = console()
+                                  placement=placed(cpus, isolate), level=level, workers=workers))  # fmt: skip
     lines = [*offered(measure(read_journal(seen.journal))),
              ("the command", f"{seen.ended.says()}, {seen.ended.usage.cpu_s:.1f} CPU s"),
              ("journal and logs", str(where))]  # fmt: skip
+    shown = console()
     for name, value in lines:
         shown.print(f"{name + ':':30}{value}", markup=False, soft_wrap=True)
     if seen.ended.exit_code != 0 or seen.ended.stopped_because:
@@ -178,10 +181,12 @@ def serve_command(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any.")] = 0,
     profile: ProfileFile = None, ttft_s: Ttft = None, itl_s: Itl = None, output_tokens: Tokens = None,
     journal: Annotated[Path | None, typer.Option(help="Where the journal goes; a new folder by default.")] = None,
+    level: Level = Levels.FULL, workers: Workers = 1,
 ) -> int:  # fmt: skip
     """Run the absorber alone, until Ctrl-C, for a person with another terminal."""
     behaviour = read_profile(profile, ttft_s, itl_s, output_tokens)
-    return serve_here(behaviour, host, port, journal or _new_folder("serve-"), console())
+    return serve_here(Options(profile=behaviour, journal=journal or _new_folder("serve-"), host=host, port=port,
+                              level=level.value, workers=workers), console())  # fmt: skip
 
 
 @tools_app.callback()

@@ -7,11 +7,22 @@ from typing import Annotated
 
 import typer
 
+from loadproof.interruptible import to_the_end
+from loadproof.placement import Placement, read_cpus
+from loadproof.process import try_isolation
+
 
 class Isolation(StrEnum):
     """What `--isolate` takes."""
 
     PID = "pid"
+
+
+class Levels(StrEnum):
+    """What `--level` takes."""
+
+    FULL = "full"
+    LIGHT = "light"
 
 
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything that is drawn.")]
@@ -30,3 +41,18 @@ Isolate = Annotated[
     Isolation | None, typer.Option("--isolate", help="Give tool and absorber a PID namespace each, so that nothing "
                                    "outlives us even if we and their wardens are killed in the same instant.")
 ]  # fmt: skip
+Level = Annotated[
+    Levels, typer.Option("--level", help="light: no prompt is counted and no usage sent; bodies are read when the "
+                         "journal is sealed.")
+]  # fmt: skip
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, metavar="N", help="Serve with N processes, to find out what a tool can do; "
+                      "judging uses one.")
+]  # fmt: skip
+
+
+def placed(cpus: tuple[str, str] | None, isolate: str | None) -> Placement:
+    """Return where to run. Raises UsageProblem for cores that are not ours, or isolation that the system refuses."""
+    if isolate:
+        to_the_end(try_isolation())
+    return Placement(cpus=read_cpus(cpus) if cpus else {}, isolate=isolate or "")

@@ -1,7 +1,7 @@
 """How far is the absorber, as seen from another process, at no cost to it?
 
-Two unsigned 64-bit counters in a memory-mapped file of each worker: generation requests arrived and ended. Progress only;
-nothing is judged by them.
+Two unsigned 64-bit counters in a memory-mapped file of each worker: generation requests arrived and ended. Progress
+only; nothing is judged by them.
 """
 
 from __future__ import annotations

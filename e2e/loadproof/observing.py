@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadproof.absorber.profile import Profile
+from loadproof.absorber.workers import check_workers
 from loadproof.ended import Ended
 from loadproof.errors import BrokenRun, LoadproofError
 from loadproof.placement import UNPLACED, Placement
@@ -33,20 +34,21 @@ class Observed:
 
 async def observe(
     argv: Sequence[str], profile: Profile, out: Path, *, seed: int, deadline_s: float, watch: Watch,
-    placement: Placement = UNPLACED,
+    placement: Placement = UNPLACED, level: str = "full", workers: int = 1,
 ) -> Observed:  # fmt: skip
     """Run any command against an absorber; {base_url} {model} {tokenizer} {out} {seed} in it are replaced.
 
     Raises UsageProblem when nothing could be begun, BrokenRun when the command cannot be started or the
     absorber does not end as it must; what it had recorded is sealed then, where that can be done.
     """
+    check_workers(workers, profile)
     program = find_program(argv[0], Path.cwd())
     folder = RunFolder(out)
     folder.require_empty()
     tokenizer = await asyncio.to_thread(tokenizer_dir)
     folder.claim()
     begun = Progress(case="observe", tool=program.name, seen=0, expected=None, elapsed_s=0.0)
-    together = Together(folder, profile, placement, begun, watch)
+    together = Together(folder, profile, placement, begun, watch, level=level, workers=workers)
     try:
         async with together.absorbing() as (announced, absorber):
             arguments = filled(argv[1:], together.setting(announced, tokenizer, seed))

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from loadproof.errors import BrokenRun
 from loadproof.record import CLOCK_KEY, LIVE, METADATA_KEY, SCHEMA_VERSION, Metadata
-from loadproof.streams import END_OF_STREAM, stream_name
+from loadproof.stream_file import END_OF_STREAM
+from loadproof.streams import stream_name
 
 _NAME = re.compile(rf"({'|'.join(LIVE)})-(\d+)\.arrows")
 

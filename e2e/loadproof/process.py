@@ -58,7 +58,9 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The command's own, not its warden's."""
+        """The command's own, not its warden's. Raises ProcessLookupError when it was gone before we could know it."""
+        if not self._warden.command_pid:  # 0 would mean our own group to who signals it
+            raise ProcessLookupError
         return self._warden.command_pid
 
     @property

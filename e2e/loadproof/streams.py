@@ -8,21 +8,17 @@ absorber), and reading (parts.py, sealing.py).
 
 from __future__ import annotations
 
-import fcntl
-import os
 import struct
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from loadproof.errors import UsageProblem
 from loadproof.record import CHUNKS, CLOCK_KEY, ENDS, LIVE, METADATA_KEY, REQUESTS, Metadata
+from loadproof.stream_file import StreamFile
 
-END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 _NO_DIGEST = bytes(16)
 _CODES = {
     pa.uint64(): "Q", pa.int64(): "q", pa.uint32(): "I", pa.int32(): "i", pa.uint16(): "H", pa.int16(): "h",
@@ -87,10 +83,10 @@ class JournalWriter:
         self._digests: list[bytes] = []
         self._warm_up()
         stored = {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(metadata, worker=worker))}
-        self._files: list[_StreamFile] = []
+        self._files: list[StreamFile] = []
         try:
             for kind, schema in LIVE.items():
-                file = _StreamFile(folder / stream_name(kind, worker))
+                file = StreamFile(folder / stream_name(kind, worker))
                 self._files.append(file)
                 file.append(schema.with_metadata(stored).serialize())
         except BaseException:
@@ -212,45 +208,3 @@ def _batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
 
 def _message(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.Buffer:
     return _batch(schema, columns).serialize()
-
-
-class _StreamFile:
-    """One file that only grows by whole messages. Locked while it is open: who seals sees that it is being written."""
-
-    __slots__ = ("_fd", "_path", "_whole")
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._whole = path, 0
-        try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        except FileExistsError as error:
-            raise UsageProblem(f"{path}: is part of a journal that was not sealed; judge or move it, or name another "
-                               "folder") from error  # fmt: skip
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    def append(self, message: pa.Buffer | bytes) -> None:
-        """Write a message, all of it or nothing. Raises OSError."""
-        rest = memoryview(message)
-        try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
-        except OSError:
-            if len(rest) < len(memoryview(message)):
-                os.ftruncate(self._fd, self._whole)  # or the next batch would follow half a one, and none be found
-            raise
-        self._whole += len(memoryview(message))
-
-    def close(self, *, mark: bool) -> None:
-        """Mark the end if asked, and if there is room for the mark, and close."""
-        if self._fd >= 0:
-            if mark:
-                with suppress(OSError):
-                    self.append(END_OF_STREAM)
-            os.close(self._fd)
-            self._fd = -1
-
-    def discard(self) -> None:
-        """Close, and take away the file."""
-        os.close(self._fd)
-        self._fd = -1
-        self._path.unlink()

@@ -51,10 +51,13 @@ class Together:
     placement: Placement
     begun: Progress
     watch: Watch
+    level: str = "full"
+    workers: int = 1
 
     def absorbing(self) -> AbstractAsyncContextManager[tuple[Announced, Process]]:
         """Run the absorber, as `absorber.client.absorbing` does."""
-        return absorbing(self.profile, self.folder.journal, log_dir=self.folder.path,
+        return absorbing(self.profile, self.folder.journal, log_dir=self.folder.path, level=self.level,
+                         workers=self.workers,
                          cpus=self.placement.of_absorber, isolate=self.placement.isolate)  # fmt: skip
 
     def setting(self, announced: Announced, tokenizer: Path, seed: int) -> Setting:

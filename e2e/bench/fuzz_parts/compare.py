@@ -7,6 +7,7 @@ lenient where it can be, is asked of what was taken, too: nothing may be taken t
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import h11
@@ -31,7 +32,7 @@ class Outcome:
 
     def __init__(self, data: bytes, cuts: list[int]) -> None:
         reader = RequestReader(lambda arrival, kernel, read_ns: Request(0, 0, 0, arrival, kernel, read_ns))
-        for start, stop in zip(cuts, cuts[1:], strict=False):
+        for start, stop in pairwise(cuts):
             reader.feed(data[start:stop], _NOW, 0, _NOW)
         self.waits = reader.partial is not None
         self.status, self.taken = 0, []

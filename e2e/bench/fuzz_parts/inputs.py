@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 MODEL = "m"
@@ -19,12 +20,16 @@ _PATHS = (COMPLETIONS, CHAT, COMPLETIONS, CHAT, b"/v1/completions?x=1&api_key=k"
 _METHODS = (b"POST", b"POST", b"POST", b"GET", b"HEAD", b"PUT", b"OPTIONS", b"CONNECT", b"BREW")
 _HEADERS = (
     b"Host: y", b"Authorization: Bearer k", b"Accept: */*", b"Connection: close", b"Connection: keep-alive", b"Empty:",
-    b"Connection: upgrade\r\nUpgrade: x", b"Expect: 100-continue", b"Expect: x", b"Content-Length: 5", b"Content-Length: 0",
-    b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked", b"X: \x80\xff", b"X:\t y \t", b"content-length:7",
+    b"Connection: upgrade\r\nUpgrade: x", b"Expect: 100-continue", b"Expect: x", b"Content-Length: 5",
+    b"Content-Length: 0",
+    b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked", b"X: \x80\xff", b"X:\t y \t",
+    b"content-length:7",
 )  # fmt: skip
+_BETWEEN = (*[b""] * 28, b"\r\n", b"\r\n\r\n", b"\n", b"\r", b" ", b"\r\n\n")
 _SPLINTERS = (
     b"\r", b"\n", b"\r\n", b"\r\n\r\n", b"\n\n", b"\0", b" ", b"\t", b":", b",", b";", b"\r\n ", b"\r\n\t", b"\xff",
-    b"\x80", b"\x7f", b"\x0b", b"0\r\n\r\n", b"chunked", b"x", b"#", b"?", b"HTTP/1.1", b"HTTP/2.0", b"GET / HTTP/1.1\r\n",
+    b"\x80", b"\x7f", b"\x0b", b"0\r\n\r\n", b"chunked", b"x", b"#", b"?", b"HTTP/1.1", b"HTTP/2.0",
+    b"GET / HTTP/1.1\r\n",
     b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n", b"Host: z\r\n", b'"', b"\\", b"{", b"[", b"}", b"]",
 )  # fmt: skip
 _ODD_VALUES: tuple[Any, ...] = (
@@ -35,8 +40,10 @@ _ODD_VALUES: tuple[Any, ...] = (
 _FIELDS = ("model", "prompt", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens",
            "min_tokens", "ignore_eos", "n", "temperature", "é")  # fmt: skip
 _JSON_SPLINTERS = (
-    b",", b"{", b"}", b"[", b"]", b'"', b":", b"\\", b"\\u", b"\\ud800", b"\\udc00", b"null", b"NaN", b"-", b"1e999", b"01", b".5",
-    b"1.", b"+1", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5", b"\n", b"\0", b"\x1f", b" ", b"\xef\xbb\xbf", b'"n":1,',
+    b",", b"{", b"}", b"[", b"]", b'"', b":", b"\\", b"\\u", b"\\ud800", b"\\udc00", b"null", b"NaN", b"-", b"1e999",
+    b"01", b".5",
+    b"1.", b"+1", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf5", b"\n", b"\0", b"\x1f", b" ", b"\xef\xbb\xbf",
+    b'"n":1,',
     b'"model":"m",', b"/**/", b"'", b"Infinity", b"[" * 300, b"9" * 400,
 )  # fmt: skip
 
@@ -48,7 +55,7 @@ def rng_of(seed: int, index: int) -> random.Random:
 
 def stream_of(rng: random.Random) -> bytes:
     """Return what one connection sends."""
-    data = b"".join(_request(rng) for _ in range(rng.choice((1, 1, 1, 1, 2, 3))))
+    data = b"".join(rng.choice(_BETWEEN) + _request(rng) for _ in range(rng.choice((1, 1, 1, 1, 2, 3))))
     for _ in range(rng.choice((0, 1, 1, 1, 2, 4))):
         data = rng.choice(_MUTATIONS)(rng, data)
     return data
@@ -94,7 +101,7 @@ def _request(rng: random.Random) -> bytes:
 
 def _chunks(rng: random.Random, body: bytes) -> bytes:
     places = sorted({0, len(body), *(rng.randrange(len(body)) for _ in range(rng.choice((0, 1, 3))))})
-    parts = [body[a:b] for a, b in zip(places, places[1:], strict=False)]
+    parts = [body[a:b] for a, b in pairwise(places)]
     extension = rng.choice((b"", b"", b"", b";a=b", b';a="b c"', b";a"))
     size = rng.choice((b"%x", b"%X", b"0%x"))
     framed = b"".join(size % len(part) + extension + b"\r\n" + part + b"\r\n" for part in parts)

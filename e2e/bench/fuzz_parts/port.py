@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import random
 import socket
+from itertools import pairwise
 from typing import BinaryIO
 
 from bench.fuzz_parts.compare import GENERATES, Disagreement, Outcome, Taken, compare_stream, takes
 from bench.fuzz_parts.inputs import cuts_of
-from loadproof.absorber.client import Announced
+from loadproof.absorber.service import Announced
 
 DEADLINE_S = 30.0  # for an answer; beyond it is a hang
 LONG_TOKENS = 1000
@@ -32,7 +33,7 @@ def send(server: Announced, rng: random.Random) -> int | None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with client.makefile("rb") as answers:
             try:
-                for start, stop in zip(cuts, cuts[1:], strict=False):
+                for start, stop in pairwise(cuts):
                     client.sendall(data[start:stop])
                 _look(answers, outcome)
             except (OSError, ValueError) as error:

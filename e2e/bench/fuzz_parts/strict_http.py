@@ -15,12 +15,15 @@ MAX_BODY, MAX_HEAD = 32 * 1024 * 1024, 64 * 1024
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _FIELD = rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)"
 _HEAD = re.compile(rb"(" + _TOKEN + rb") ([\x21-\x7e]+) HTTP/(1\.[01])\r\n(" + _FIELD + rb"*)\r\n")
-_EXTENSION = rb"(?:;" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb'|"(?:[^"\\\r\n\0-\x08\x0a-\x1f\x7f]|\\[\t\x20-\x7e\x80-\xff])*"))?)*'
+_EXTENSION = (
+    rb"(?:;" + _TOKEN + rb"(?:=(?:" + _TOKEN + rb'|"(?:[^"\\\r\n\0-\x08\x0a-\x1f\x7f]|\\[\t\x20-\x7e\x80-\xff])*"))?)*'
+)
 _SIZE = re.compile(rb"([0-9A-Fa-f]+)(" + _EXTENSION + rb")\r\n")
 _LOOSE_SIZE = re.compile(rb"[0-9A-Fa-f]+;[\t\x20-\x7e\x80-\xff]*\r\n")
 _TRAILERS = re.compile(_FIELD + rb"*\r\n")
 _HOST = re.compile(rb"[A-Za-z0-9._~!$&'()*+,;=:%\[\]-]*")
 _ABSOLUTE = re.compile(rb"https?://[A-Za-z0-9._~!$&'()*+,;=:%\[\]-]+(?=[/?]|$)", re.IGNORECASE)
+_PADDED_CODING = re.compile(rb"^transfer-encoding:.*[ \t]\r$", re.IGNORECASE | re.MULTILINE)
 _SURE_METHODS = {b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"TRACE", b"PATCH"}
 
 
@@ -71,7 +74,10 @@ def _one(data: bytes) -> tuple[Fated, int]:
     if head is None or end > MAX_HEAD:
         return REFUSED, 0
     method, target, version, lines = head.groups()
-    fields = [(name.lower(), value.strip(b" \t")) for name, _, value in (line.partition(b":") for line in lines.split(b"\r\n")[:-1])]
+    fields = [
+        (name.lower(), value.strip(b" \t"))
+        for name, _, value in (line.partition(b":") for line in lines.split(b"\r\n")[:-1])
+    ]
     old = version == b"1.0"
     length = _length(fields, old=old)
     if length is None or not _right_host(fields, old=old) or not _right_expectation(fields):
@@ -82,6 +88,7 @@ def _one(data: bytes) -> tuple[Fated, int]:
     options = {word.strip(b" \t").lower() for value in _values(fields, b"connection") for word in value.split(b",")}
     closes = b"close" in options or (old and b"keep-alive" not in options) or method == b"CONNECT"
     sure = sure and method in _SURE_METHODS and not (b"upgrade" in options and length < 0)
+    sure = sure and not _PADDED_CODING.search(lines)
     body = _counted(data, end, length) if length >= 0 else _chunked(data, end)
     if isinstance(body, Fate):
         return Fated(body), 0
@@ -155,7 +162,11 @@ def _chunked(data: bytes, at: int) -> tuple[bytes, int, bool] | Fate:
     if trailers is None:
         return Fate.REFUSED if b"\r\n\r\n" in data[at - 2 :] else Fate.OPEN
     plain = plain and trailers.end() - start <= MAX_HEAD
-    return body, trailers.end(), plain and not re.search(rb"(?im)^(content-length|transfer-encoding|connection|upgrade):", trailers[0])
+    return (
+        body,
+        trailers.end(),
+        plain and not re.search(rb"(?im)^(content-length|transfer-encoding|connection|upgrade):", trailers[0]),
+    )
 
 
 def _cut(rest: bytes) -> Fate:

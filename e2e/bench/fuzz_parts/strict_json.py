@@ -7,11 +7,12 @@ The standard library's JSON, made strict, and the rules of each field written an
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from bench.fuzz_parts.strict_http import Fate
 
-_LONGEST, _TOO_DEEP, _LONG_NUMBER = 1_000_000, 400, 300
+_LONGEST, _TOO_DEEP = 1_000_000, 400
 
 
 class _NotJson(ValueError):
@@ -33,7 +34,7 @@ def judge(body: bytes, *, chat: bool, model: str) -> Fate:
     if not _types(read) or not _rules(read, chat=chat, model=model):
         return Fate.REFUSED
     doubtful = twice or _has_surrogate(read) or max(map(text.count, "[{")) > _TOO_DEEP
-    return Fate.EITHER if doubtful or _long_number(text) else Fate.TAKEN
+    return Fate.EITHER if doubtful or _large_number(text) else Fate.TAKEN
 
 
 def _no_constant(name: str) -> None:
@@ -55,8 +56,9 @@ def _has_surrogate(value: object) -> bool:
     return False
 
 
-def _long_number(text: str) -> bool:
-    return "9" * _LONG_NUMBER in text
+def _large_number(text: str) -> bool:
+    """Return whether there may be a number that floats do not hold."""
+    return re.search(r"[eE]\+?\d{3}|\d{300}", text) is not None
 
 
 def _is_int(value: object) -> bool:
@@ -82,7 +84,12 @@ def _are_options(value: object) -> bool:
 
 
 def _rules(read: dict[str, Any], *, chat: bool, model: str) -> bool:
-    limits = {"max_tokens": (1, _LONGEST), "max_completion_tokens": (1, _LONGEST), "min_tokens": (0, _LONGEST), "n": (1, 128)}
+    limits = {
+        "max_tokens": (1, _LONGEST),
+        "max_completion_tokens": (1, _LONGEST),
+        "min_tokens": (0, _LONGEST),
+        "n": (1, 128),
+    }
     for name, (low, high) in limits.items():
         if read.get(name) is not None and not low <= read[name] <= high:
             return False

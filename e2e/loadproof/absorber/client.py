@@ -31,10 +31,11 @@ async def absorbing(
     log_dir: Path,
     model: str | None = None,
     level: str = "full",
+    workers: int = 1,
     cpus: Collection[int] = (),
     isolate: str = "",
 ) -> AsyncIterator[tuple[Announced, Process]]:
-    """Run an absorber ("full" or "light"); on leaving the block it has written its journal.
+    """Run an absorber of `level` "full" or "light"; on leaving the block it has written its journal.
 
     `cpus` are the cores that it may use (empty: all); `isolate="pid"` gives it a PID namespace. When we are killed
     its warden kills it; what it had recorded by then is left unsealed.
@@ -42,7 +43,7 @@ async def absorbing(
     """
     argv = [sys.executable, "-P", "-m", "loadproof.absorber", "--journal", str(journal)]
     argv += ["--profile-json", profile.model_dump_json(), *(["--model", model] if model else [])]
-    argv += ["--level", level]
+    argv += ["--level", level, "--workers", str(workers)]
     ready_ours, ready_theirs = os.pipe()
     try:
         async with running(

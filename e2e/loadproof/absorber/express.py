@@ -54,7 +54,7 @@ class Express:
         prepared = None
         if self._unpaced and (self._precompiled or not (body.n or type(body.prompt) is list or body.stream_options)):
             prepared = self._prepared(chat, body.stream, body.token_limit(chat=chat), body.min_tokens, body.ignore_eos)
-        if prepared is not None and not server.counts:
+        if prepared is not None and not server.knows_bodies:
             self._answer(session, head, content, prepared, arrival, kernel, read_ns)
             return True
         request = server.new_request(session.connection, arrival, kernel, read_ns)

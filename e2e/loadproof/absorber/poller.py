@@ -12,7 +12,7 @@ import select
 from collections.abc import Callable
 
 EVENTS_A_TURN = 16
-READ, WRITE = select.EPOLLIN | select.EPOLLRDHUP, select.EPOLLOUT
+READ, CLOSED, WRITE = select.EPOLLIN | select.EPOLLRDHUP, select.EPOLLRDHUP, select.EPOLLOUT
 
 type Handler = Callable[[int], None]
 

@@ -6,6 +6,7 @@ Descriptors for many connections, a tokenizer that agrees with our reply texts, 
 from __future__ import annotations
 
 import gc
+import os
 import resource
 
 from loadproof.tokenizer import TokenCounter, tokenizer_dir
@@ -29,6 +30,8 @@ def quiet_memory() -> None:
 
 def ready_counter() -> TokenCounter:
     """Load the tokenizer, and check that our reply texts are exactly as many tokens as we will claim."""
+    # Threads of the tokenizer's own would be scheduled behind the tool, and our thread would wait for them.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     counter = TokenCounter(tokenizer_dir())
     for count in (1, 2, 16, 128, VERIFIED_TOKENS):
         if counter.bare(["".join(pieces(count))]) != [count]:

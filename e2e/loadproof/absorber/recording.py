@@ -81,11 +81,11 @@ async def record(
         server.stop()
         await server.counting.drain()
         server.tick()
-        writer.close()
     except OSError as error:
         raise BrokenRun(f"{options.journal}: the journal could not be written to its end: {error.strerror}; what it "
                         "has can be judged as broken") from error  # fmt: skip
     finally:
+        writer.close()
         live.close()
     if defects:
         raise BrokenRun(f"the absorber failed in its own code and stopped; its journal is kept: {defects[0]}")

@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from loadproof.absorber.sockets import Connection
     from loadproof.absorber.wire import Format
 
+AHEAD_BYTES = 1024 * 1024  # a client that sends so much while others of its requests wait has to wait, too
+
 
 class Session:
     """One connection: its requests in order, at most one being answered."""
 
     __slots__ = (
-        "_answered", "_current", "_going_on", "_noted", "_others", "_reader", "_reply", "connection", "format",
-        "server",
+        "_ahead", "_answered", "_current", "_going_on", "_noted", "_others", "_reader", "_reply", "connection",
+        "format", "server",
     )  # fmt: skip
 
     def __init__(self, server: Server, connection: Connection) -> None:
@@ -41,6 +43,7 @@ class Session:
         self._reply: Reply | None = None
         self._answered = (0, 0, "")  # status, bytes and how, of an answer that is not a generation
         self._going_on = False
+        self._ahead = 0  # bytes that came while requests were waiting
         self._others = 0  # writes that wait and belong to no answer
         self._noted: Request | None = None  # what the journal knows of though it is not whole
         self.format: Format = server.formats[False]
@@ -62,6 +65,10 @@ class Session:
         self._go_on()
         if reader.whole or reader.partial is not None:
             self.server.unnoted.add(self)
+        if reader.whole:
+            self._ahead += len(data)
+            if self._ahead > AHEAD_BYTES:
+                self.connection.read_on(more=False)
 
     def _go_on(self) -> None:
         """Start what is next. A loop, because a reply that is taken at once ends within its own start."""
@@ -72,6 +79,10 @@ class Session:
         while self._current is None and reader.whole and not self.connection.closed:
             self._start(reader.whole.popleft())
         self._going_on = False
+        if self._ahead and not reader.whole:
+            if self._ahead > AHEAD_BYTES:
+                self.connection.read_on(more=True)
+            self._ahead = 0
         if self._current is None and reader.partial is not None and reader.asks_to_continue():
             self._others += not self.connection.write(CONTINUE)
 
@@ -92,7 +103,7 @@ class Session:
             return
         request.planned_first = request.arrival
         server.note(request)
-        if prepared.stream or request.counted is not None:
+        if prepared.stream or not request.being_counted:
             reply.send()
         else:
             reply.wait()

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from loadproof.absorber.poller import READ, WRITE, Poller
+from loadproof.absorber.poller import CLOSED, READ, WRITE, Poller
 
 SO_TIMESTAMPNS = 35  # Linux; the socket module has no name for it
 READ_BYTES = 64 * 1024
@@ -62,8 +62,8 @@ class Connection:
     """
 
     __slots__ = (
-        "_blocked_ns", "_blocked_since", "_fd", "_linger", "_loop", "_pending", "_poller", "_socket", "closed",
-        "number", "on_closed", "on_data", "on_drained", "on_taken", "pending_bytes", "requests",
+        "_blocked_ns", "_blocked_since", "_fd", "_linger", "_loop", "_pending", "_poller", "_reads", "_socket",
+        "closed", "number", "on_closed", "on_data", "on_drained", "on_taken", "pending_bytes", "requests",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, poller: Poller, sock: socket.socket, number: int) -> None:
@@ -74,6 +74,7 @@ class Connection:
         self.on_taken: Callable[[int], None] = _nowhere
         self.on_drained: Callable[[], None] | None = None
         self._pending: deque[memoryview] | None = None
+        self._reads = READ
         self._blocked_ns = self._blocked_since = 0
         self.pending_bytes = self.requests = 0
         self.closed = False
@@ -85,6 +86,12 @@ class Connection:
             self._writable()
         if events & ~WRITE and self._socket.fileno() >= 0:
             self._readable()
+
+    def read_on(self, *, more: bool) -> None:
+        """Read what comes, or leave it to the kernel, which holds the client back; its close is seen all the same."""
+        self._reads = READ if more else CLOSED
+        if not self.closed:
+            self._poller.change(self._fd, self._reads | (WRITE if self._pending else 0))
 
     def _readable(self) -> None:
         stamp = 0
@@ -119,7 +126,7 @@ class Connection:
         if not self.closed:
             self._blocked_since = stamp
             self._queue(memoryview(data)[sent:])
-            self._poller.change(self._fd, READ | WRITE)
+            self._poller.change(self._fd, self._reads | WRITE)
         return 0
 
     def _send(self, data: bytes | memoryview) -> int:
@@ -149,7 +156,7 @@ class Connection:
                 return
             self._pending.popleft()
             if not self._pending:
-                self._poller.change(self._fd, READ)
+                self._poller.change(self._fd, self._reads)
                 self._count_blocked(stamp)
             self.on_taken(stamp)
         if not self.closed and not self._pending and self.on_drained is not None:
@@ -211,8 +218,9 @@ class Connection:
     def _end(self) -> None:
         """Stop sending and let go of the owner, which holds us: no cycle is left for a collector."""
         self.closed = True
-        if self._pending:
+        if self._pending or self._reads != READ:
             self._poller.change(self._fd, READ)
+        if self._pending:
             self._pending.clear()
         self._count_blocked(time.monotonic_ns())
         self.on_data, self.on_closed, self.on_taken, self.on_drained = _no_data, _nothing, _nowhere, None

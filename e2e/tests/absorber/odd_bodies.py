@@ -11,6 +11,18 @@ MISSING: Any = object()
 OK = {"role": "user", "content": "x"}
 NAME = json.dumps(MODEL).encode()
 
+PROMPTS: tuple[Any, ...] = (
+    "", [], None, 7, {}, True, [""], ["a", ""], ["a", 1], ["a", [1]], [[1], "a"], [[1], []], [[]], [[[1]]], [None],
+    [1, "x"], [-1], [True], [1.5], [2**31], [10**30], [[-1]], [[1], [True]], ["x"] * 4097,
+)  # fmt: skip
+LIMITS: tuple[Any, ...] = (
+    0, -1, -(10**30), 1_000_001, 10**9, 10**19, 10**50, 10**4000, "16", 1.5, 1.0, True, [], {},
+)  # fmt: skip
+SHORTEST: tuple[Any, ...] = (-1, 1_000_001, "1", 0.5, False)
+CHOICES: tuple[Any, ...] = (0, -1, 129, "2", 1.0, True)
+NO_BOOL: tuple[Any, ...] = ("yes", 1, 0, [], {})
+NO_OPTIONS: tuple[Any, ...] = (1, "x", [])
+
 PRECOMPILED_TAKES: dict[str, Any] = {"n": 128, "max_tokens": 10_000, "ignore_eos": True}
 """What is too long for all but a precompiled reply, which is the same whatever is asked."""
 
@@ -20,24 +32,19 @@ FIELDS: list[tuple[dict[str, Any], str]] = [
     ({"model": None}, "model"),
     ({"model": [MODEL]}, "model"),
     ({"prompt": MISSING}, "prompt"),
-    *(({"prompt": wrong}, "prompt") for wrong in (
-        "", [], None, 7, {}, True, [""], ["a", ""], ["a", 1], ["a", [1]], [[1], "a"], [[1], []], [[]], [[[1]]], [None],
-        [1, "x"], [-1], [True], [1.5], [2**31], [10**30], [[-1]], [[1], [True]], ["x"] * 4097,
-    )),
-    *(({name: wrong}, name) for name in ("max_tokens", "max_completion_tokens") for wrong in (
-        0, -1, -(10**30), 1_000_001, 10**9, 10**19, 10**50, 10**4000, "16", 1.5, 1.0, True, [], {},
-    )),
-    *(({"min_tokens": wrong}, "min_tokens") for wrong in (-1, 1_000_001, "1", 0.5, False)),
+    *(({"prompt": wrong}, "prompt") for wrong in PROMPTS),
+    *(({name: wrong}, name) for name in ("max_tokens", "max_completion_tokens") for wrong in LIMITS),
+    *(({"min_tokens": wrong}, "min_tokens") for wrong in SHORTEST),
     ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
-    *(({"n": wrong}, "n") for wrong in (0, -1, 129, "2", 1.0, True)),
+    *(({"n": wrong}, "n") for wrong in CHOICES),
     (PRECOMPILED_TAKES, "n"),
     ({"n": 128, "prompt": ["x"] * 33}, "prompt"),
-    *(({"stream": wrong}, "stream") for wrong in ("yes", 1, [], {})),
-    *(({"ignore_eos": wrong}, "ignore_eos") for wrong in ("no", 0, [])),
+    *(({"stream": wrong}, "stream") for wrong in NO_BOOL),
+    *(({"ignore_eos": wrong}, "ignore_eos") for wrong in NO_BOOL),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": False, "stream_options": {}}, "stream_options"),
     ({"stream": True, "stream_options": {"include_usage": "y"}}, "stream_options.include_usage"),
-    *(({"stream": True, "stream_options": wrong}, "stream_options") for wrong in (1, "x", [])),
+    *(({"stream": True, "stream_options": wrong}, "stream_options") for wrong in NO_OPTIONS),
 ]  # fmt: skip
 MESSAGES: list[object] = [MISSING, [], None, "text", {}, 1, [1], [None], ["x"], [[OK]]]
 ODD_MESSAGES: list[object] = [

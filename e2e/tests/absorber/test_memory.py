@@ -142,7 +142,7 @@ def alive() -> Counter[str]:
 
 async def all_gone(server: Server) -> None:
     async with asyncio.timeout(10):
-        while alive():  # noqa: ASYNC110 -- the end of an object is no event
+        while alive():
             await asyncio.sleep(0.01)
             server.tick()  # what waits for it is to go with it
 

@@ -113,6 +113,65 @@ def test_prompt_of_token_ids_is_counted_as_it_is(client: openai.OpenAI, absorber
     assert reply.usage.prompt_tokens == 4
 
 
+LISTS: list[tuple[list[str] | list[list[int]], int]] = [
+    (["one two three", "naïve café — 東京 🎉", "x"], 0),
+    ([[2, 100, 200], [300]], 4),
+]
+
+
+@pytest.mark.parametrize(("prompts", "ids"), LISTS)
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_prompt_of_a_list_gets_its_choices_and_usage_is_their_sum(
+    client: openai.OpenAI, absorber: Absorber, counter: TokenCounter, *, prompts: list[str] | list[list[int]], ids: int,
+    n: int, stream: bool,
+) -> None:  # fmt: skip
+    choices = len(prompts) * n
+    expected = ids or sum(counter.with_bos([text for text in prompts if isinstance(text, str)]))
+    if stream:
+        events = list(client.completions.create(
+            model=absorber.model, prompt=prompts, n=n, max_tokens=4, stream=True, stream_options={"include_usage": True}
+        ))  # fmt: skip
+        told = [event.choices[0] for event in events if event.choices]
+        texts = {index: [choice.text for choice in told if choice.index == index] for index in range(choices)}
+        ends = sorted(choice.index for choice in told if choice.finish_reason == "length")
+        usage = events[-1].usage
+        assert len({event.id for event in events}) == 1
+    else:
+        reply = client.completions.create(model=absorber.model, prompt=prompts, n=n, max_tokens=4)
+        texts = {choice.index: pieces(4) if choice.text == "".join(pieces(4)) else [] for choice in reply.choices}
+        ends = [choice.index for choice in reply.choices if choice.finish_reason == "length"]
+        usage = reply.usage
+    assert texts == dict.fromkeys(range(choices), pieces(4))
+    assert ends == list(range(choices))
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (expected, 4 * choices)
+    assert usage.total_tokens == expected + 4 * choices
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_several_choices_of_a_chat(
+    client: openai.OpenAI, absorber: Absorber, counter: TokenCounter, *, stream: bool
+) -> None:
+    if stream:
+        events = list(client.chat.completions.create(
+            model=absorber.model, messages=MESSAGES, n=2, max_tokens=3, stream=True,
+            stream_options={"include_usage": True},
+        ))  # fmt: skip
+        told = [event.choices[0] for event in events if event.choices]
+        assert sorted(choice.index for choice in told if choice.delta.role == "assistant") == [0, 1]
+        texts = ["".join(c.delta.content or "" for c in told if c.index == index) for index in (0, 1)]
+        usage = events[-1].usage
+    else:
+        reply = client.chat.completions.create(model=absorber.model, messages=MESSAGES, n=2, max_tokens=3)
+        assert [choice.index for choice in reply.choices] == [0, 1]
+        texts = [choice.message.content or "" for choice in reply.choices]
+        usage = reply.usage
+    assert texts == ["".join(pieces(3))] * 2
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (counter.chat(MESSAGES), 6)
+
+
 def test_the_newer_limit_wins_in_chat_and_is_no_field_of_completions(client: openai.OpenAI, absorber: Absorber) -> None:
     chat = client.chat.completions.create(
         model=absorber.model, messages=MESSAGES, max_tokens=2, max_completion_tokens=3

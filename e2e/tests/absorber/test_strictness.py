@@ -8,13 +8,13 @@ first, then each is looked at.
 
 from __future__ import annotations
 
-import json
 import random
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,12 +27,12 @@ from tests.absorber.odd_bodies import FIELDS, MESSAGES, NO_JSON, ODD_MESSAGES, P
 from tests.absorber.odd_requests import ALL, CHAT, COMPLETIONS, GET, INNER_PATH, Odd
 
 if TYPE_CHECKING:
-    from tests.absorber.conftest import Absorber, Raw, Reply
+    from tests.absorber.conftest import Absorber, Reply
 
 SEED = 20
 CUTS = ("whole", "bytes", "pieces")
+PATHS = (COMPLETIONS, CHAT, "/tokenize", "/detokenize")
 LEVELS = ("full", "light", "precompiled")
-
 
 
 @dataclass
@@ -61,7 +61,7 @@ def pieces(data: bytes, cut: str) -> Iterable[bytes]:
         return (data[i : i + 1] for i in range(len(data)))
     rng = random.Random(SEED)
     places = sorted({0, len(data), *(rng.randrange(len(data)) for _ in range(3))})
-    return (data[a:b] for a, b in zip(places, places[1:], strict=False))
+    return (data[a:b] for a, b in pairwise(places))
 
 
 def talk(absorber: Absorber, data: Iterable[bytes], answers: int, *, goes_on: bool) -> Seen:
@@ -104,7 +104,7 @@ def tell_bodies(absorber: Absorber, told: Told) -> None:
     bodies += [(f"odd messages {index} {stream}", CHAT, chat(messages, stream=stream))
                for index, messages in enumerate(ODD_MESSAGES) for stream in (False, True)]  # fmt: skip
     bodies += [(f"no JSON {path} {index}", path, body)
-               for index, body in enumerate(NO_JSON) for path in (COMPLETIONS, CHAT, "/tokenize", "/detokenize")]  # fmt: skip
+               for index, body in enumerate(NO_JSON) for path in PATHS]  # fmt: skip
     bodies += [("other model", COMPLETIONS, completion({"model": "other"}))]
     for tag, path, body in bodies:
         told.seen[tag] = talk(absorber, [post(path, body)], 1, goes_on=True)
@@ -222,7 +222,7 @@ def test_what_are_no_messages_is_said(told: Told, index: int) -> None:
 
 
 @pytest.mark.parametrize("index", range(len(NO_JSON)))
-@pytest.mark.parametrize("path", [COMPLETIONS, CHAT, "/tokenize", "/detokenize"])
+@pytest.mark.parametrize("path", PATHS)
 def test_what_is_no_json_object_is_refused(told: Told, path: str, index: int) -> None:
     refused_body(told, f"no JSON {path} {index}")
 

@@ -17,7 +17,7 @@ from loadproof.errors import UsageProblem
 from loadproof.journal import read_journal
 from loadproof.record import LIVE, Metadata
 from loadproof.sealing import seal
-from loadproof.streams import JournalWriter
+from loadproof.streams import BATCH_CHUNKS, JournalWriter, SameTimeChunks
 
 METADATA = Metadata(host="h", boot_id="b", model="m", clock_offset_ns=(100, 100), profile={"ttft_s": 0.1})
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -87,6 +87,32 @@ def test_what_was_noted_is_what_others_read(tmp_path: Path) -> None:
         "usage": -1, "fault": 0, "reason": 2, "how": 1,
     }  # fmt: skip
     assert b'"worker":3' in ends[0].schema.metadata[b"loadproof"]
+
+
+def test_chunks_that_leave_together_are_the_chunks_one_by_one(tmp_path: Path) -> None:
+    together, single = JournalWriter(tmp_path, METADATA), JournalWriter(tmp_path, METADATA, worker=1)
+    form = SameTimeChunks([0, 1, 1], [9, 20, 2**32 - 1])
+    for req, planned, actual in ((2**64 - 1, 5, 7), (3, 6, 0)):
+        together.same_time_chunks(form, req, planned, actual)
+        for tokens, size in ((0, 9), (1, 20), (1, 2**32 - 1)):
+            single.chunk(req, planned, actual, tokens, size, 0)
+    assert together.rows == single.rows == 6
+    for writer in (together, single):
+        writer.flush(0)
+        writer.close()
+    (first,), (second,) = (opened(tmp_path / f"chunks-{worker}.arrows")[0] for worker in (0, 1))
+    assert first.to_pylist() == second.to_pylist()
+
+
+def test_a_stream_is_full_with_as_many_rows_as_a_batch_should_have(tmp_path: Path) -> None:
+    writer = JournalWriter(tmp_path, METADATA)
+    for k in range(BATCH_CHUNKS):
+        assert not writer.full
+        writer.chunk(k, 1, 1, 1, 1, 0)
+    assert writer.full
+    writer.flush(0)
+    assert not writer.full
+    writer.close()
 
 
 def test_the_widest_values_fit(tmp_path: Path) -> None:

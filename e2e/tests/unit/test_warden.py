@@ -325,3 +325,13 @@ def refusing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 async def test_where_isolation_is_refused_it_says_so(refusing: None) -> None:
     with pytest.raises(UsageProblem, match=r"--isolate pid: this system does not allow it \(.*No space left on device"):
         await try_isolation()
+
+
+async def test_a_pid_that_nobody_knows_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zero would be a signal's own group: what reads it must fail instead."""
+    (tmp_path / "warden.py").write_text("raise SystemExit(1)")  # gone before it could start anything
+    monkeypatch.setattr("loadproof.warden.__file__", str(tmp_path / "warden.py"))
+    async with running([sys.executable], log_dir=tmp_path, name="it", env={}) as process:
+        with pytest.raises(ProcessLookupError):
+            _ = process.pid
+        assert (await process.wait(DEADLINE_S)).says() == "was ended because its warden process had been killed"

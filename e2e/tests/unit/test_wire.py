@@ -174,7 +174,11 @@ def test_requests_are_the_same_however_their_bytes_are_cut(size: int) -> None:
     assert requests == made
     assert reader.partial is None
     heads = [request.head for request in requests if request.head is not None]
-    assert [(head.method, head.path) for head in heads] == [(b"POST", "/v1/completions"), (b"POST", "/2"), (b"GET", "/3")]
+    assert [(head.method, head.path) for head in heads] == [
+        (b"POST", "/v1/completions"),
+        (b"POST", "/2"),
+        (b"GET", "/3"),
+    ]
     assert [request.body for request in requests] == [b"body", b"abc", b""]
     assert [request.close_after for request in requests] == [False, False, True]
     assert [request.arrival for request in requests] == sorted(request.arrival for request in requests)

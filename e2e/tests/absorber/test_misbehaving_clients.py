@@ -1,0 +1,143 @@
+"""While clients misbehave, is everybody else served, and does the server's memory stay bounded?
+
+Each kind of misbehaviour is held while a good client asks and is answered; what the server keeps for those who do not
+read, or who send without end, is bounded by its queues and not by what was asked or sent.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from loadproof.absorber.session import AHEAD_BYTES
+from loadproof.absorber.sockets import QUEUE_BYTES
+from tests.absorber.odd_requests import COMPLETIONS, GET
+
+if TYPE_CHECKING:
+    from tests.absorber.conftest import Absorber, Raw
+
+CLIENTS = 200
+MB = 1024 * 1024
+LONG = 1_000_000  # tokens; as many events are 200 MB
+ROOM = 64 * MB  # what the allocator may keep for itself
+
+
+@pytest.fixture
+def memory(absorber: Absorber) -> Callable[[], int]:
+    """How much memory the absorber has, in bytes."""
+    mine = psutil.Process()
+    (server,) = {
+        process.pid: process for process in mine.children(recursive=True)
+        for each in process.net_connections("tcp") if each.laddr.port == absorber.port and each.status == "LISTEN"
+    }.values()  # fmt: skip
+    return lambda: int(server.memory_info().rss)
+
+
+@pytest.fixture
+def crowd(absorber: Absorber) -> Iterator[list[Raw]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(absorber.raw()) for _ in range(CLIENTS)]
+
+
+def served(absorber: Absorber, times: int = 5) -> None:
+    """A good client, on a connection of its own and on one that it keeps, gets what it asks for."""
+    with absorber.raw() as kept:
+        for _ in range(times):
+            kept.post(COMPLETIONS, absorber.body(stream=True))
+            assert kept.reply().body.endswith(b"data: [DONE]\n\n")
+            with absorber.raw() as fresh:
+                fresh.post(COMPLETIONS, absorber.body())
+                assert fresh.reply().status == 200
+
+
+def test_connections_that_say_nothing(absorber: Absorber, crowd: list[Raw]) -> None:
+    served(absorber)
+    for raw in crowd:
+        raw.send(GET)
+    assert {raw.reply().status for raw in crowd} == {200}
+
+
+def test_heads_that_come_a_byte_at_a_time(absorber: Absorber, crowd: list[Raw]) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: 12345678901234567890\r\n\r\n"
+    for byte in head[:-1]:
+        for raw in crowd:
+            raw.send(bytes([byte]))
+        if byte in b" \r":
+            served(absorber, 1)
+    for raw in crowd:
+        raw.send(head[-1:])
+    assert {raw.reply().status for raw in crowd} == {200}
+
+
+def test_bodies_that_never_end(absorber: Absorber, crowd: list[Raw], memory: Callable[[], int]) -> None:
+    before = memory()
+    for raw in crowd:
+        raw.send(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        raw.send(b"400\r\n" + b" " * 0x400 + b"\r\n")
+    served(absorber)
+    assert memory() - before < CLIENTS * 1024 + ROOM
+
+
+def sent_until_held_back(raw: Raw, data: bytes, most: int) -> int:
+    """Send without reading until the server takes no more, or until `most` bytes; return how many."""
+    raw.socket.setblocking(False)
+    sent = refused = 0
+    while sent < most and refused < 1000:
+        try:
+            sent += raw.socket.send(data[sent % len(data) :])
+            refused = 0
+        except BlockingIOError:
+            refused += 1
+            served_a_little(raw)
+    raw.socket.setblocking(True)
+    return sent
+
+
+def served_a_little(raw: Raw) -> None:
+    """Let the server have its turn: a whole exchange with it on a connection of its own."""
+    with socket.create_connection(raw.socket.getpeername(), timeout=30) as other:
+        other.sendall(GET)
+        assert other.recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_streams_that_nobody_reads(absorber: Absorber, memory: Callable[[], int]) -> None:
+    before = memory()
+    with ExitStack() as stack:
+        for _ in range(20):
+            raw = stack.enter_context(absorber.raw())
+            raw.post(COMPLETIONS, absorber.body(stream=True, ignore_eos=True, max_tokens=LONG))
+            assert raw.head()[0] == 200
+        served(absorber, 20)
+        assert memory() - before < 20 * 3 * QUEUE_BYTES + ROOM
+    served(absorber)
+
+
+def test_requests_without_end_by_one_who_reads_no_answer(absorber: Absorber, memory: Callable[[], int]) -> None:
+    before = memory()
+    most = 64 * MB
+    with absorber.raw() as raw:
+        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.post(COMPLETIONS, absorber.body(stream=True, ignore_eos=True, max_tokens=LONG))
+        sent = sent_until_held_back(raw, GET * 500, most)
+        assert sent < most, "nobody held it back"
+        served(absorber)
+        assert memory() - before < 30 * AHEAD_BYTES + 3 * QUEUE_BYTES + ROOM
+    served(absorber)
+
+
+def test_one_who_was_held_back_gets_all_answers_in_the_end(absorber: Absorber) -> None:
+    tokens, most = 60_000, 64 * MB
+    with absorber.raw() as raw:
+        raw.post(COMPLETIONS, absorber.body(stream=True, ignore_eos=True, max_tokens=tokens))
+        sent = sent_until_held_back(raw, GET, most)
+        assert AHEAD_BYTES < sent < most
+        assert raw.reply().body.count(b"data: ") == tokens + 1
+        answers = [raw.reply().status for _ in range(sent // len(GET))]
+    assert len(answers) > 10_000
+    assert set(answers) == {200}
+    served(absorber)
