@@ -78,6 +78,7 @@ class Metrics(Collector):
         at_once, self.at_once = self.at_once, []
         for arrival, stamp, chunks, tokens, reason, request in at_once:
             self.observe(arrival, (stamp,) * chunks, tokens, reason, request)
+        self._count_prompts()
         if not self._lengths:
             return
         times, ends = np.asarray(self._times), np.cumsum(np.asarray(self._lengths))
@@ -91,7 +92,6 @@ class Metrics(Collector):
         self._ttft.add(gaps[starts])
         self._gaps.add(gaps[inside])
         self._latency.add((times[ends - 1] - times[starts]) / 1e9)
-        self._count_prompts()
 
     def _count_prompts(self) -> int:
         waiting = [request for request in self._uncounted if request.counted is None]

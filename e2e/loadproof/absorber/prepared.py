@@ -115,8 +115,9 @@ class PreparedReply(Reply):
         server = session.server
         request.tokens, request.size, request.reason = prepared.tokens, size, prepared.reason
         prepared.note(session, request.req, request.planned_first, stamp, size)
+        counted = request if server.counts else None  # else its count never comes, and it would be waited for
         server.metrics.at_once.append(
-            (request.arrival, stamp, prepared.chunks, prepared.tokens, prepared.reason, request)
+            (request.arrival, stamp, prepared.chunks, prepared.tokens, prepared.reason, counted)
         )
         session.finished(request, COMPLETE, stamp)
 

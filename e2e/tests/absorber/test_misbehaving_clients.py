@@ -7,13 +7,15 @@ read, or who send without end, is bounded by its queues and not by what was aske
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+import pytest_asyncio
 
+from loadproof.absorber.profile import Profile
 from loadproof.absorber.session import AHEAD_BYTES
 from loadproof.absorber.sockets import QUEUE_BYTES
 from tests.absorber.odd_requests import COMPLETIONS, GET
@@ -25,6 +27,15 @@ CLIENTS = 200
 MB = 1024 * 1024
 LONG = 1_000_000  # tokens; as many events are 200 MB
 ROOM = 64 * MB  # what the allocator may keep for itself
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def absorber(
+    tmp_path_factory: pytest.TempPathFactory, start: Callable[..., AbstractAsyncContextManager[Absorber]]
+) -> AsyncIterator[Absorber]:
+    """One of its own: what happens here fills a journal that others would have to read."""
+    async with start(Profile(output_tokens=9), tmp_path_factory.mktemp("crowd")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -241,3 +241,44 @@ def test_messages_that_the_template_refuses_are_refused_where_prompts_are_counte
 
 def test_an_unknown_model_is_not_found(told: Told) -> None:
     assert refused_body(told, "other model", 404).error["param"] == "model"
+
+
+def rows_with(folder: Path, wanted: bytes, *, ended: bool) -> list[dict[str, Any]]:
+    """Return the rows whose bytes hold `wanted`, once there is one, ended or not, in a running absorber's journal."""
+    deadline = time.monotonic() + 30
+    while True:
+        rows = read_journal(folder).table.to_pylist()
+        found = [row for row in rows if wanted in row["path"].encode() + row["body"]]
+        found = [row for row in found if (row["how_ended"] is not None) == ended]
+        if found:
+            return found
+        assert time.monotonic() < deadline, "no such row after 30 s"
+
+
+@pytest.mark.parametrize(
+    ("start_of_it", "rest"),
+    [
+        (b"GET /version?half-a-head HTTP/1.1\r\nHo", b"st: x\r\n\r\n"),
+        (b"POST /nowhere?half-a-body HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nab", b"cd"),
+        (
+            b"POST /nowhere?half-in-chunks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nab",
+            b"cd\r\n0\r\n\r\n",
+        ),
+    ],
+)
+def test_a_request_that_the_journal_saw_half_is_there_whole_in_the_end(
+    absorber: Absorber, start_of_it: bytes, rest: bytes
+) -> None:
+    target = start_of_it.split(b" ")[1]
+    with absorber.raw() as raw:
+        raw.send(start_of_it)
+        (half,) = rows_with(absorber.journal, target, ended=False)
+        assert (half["received_ns"], half["status"]) == (0, None)
+        raw.send(rest)
+        assert raw.reply().status in {200, 404}
+    rows_with(absorber.journal, target, ended=True)
+    (row,) = rows_with(absorber.journal, target, ended=True)  # again: an end may be read that is younger than the rows
+    assert (row["path"].encode(), row["req"]) == (target, half["req"])
+    assert row["received_ns"] > row["read_ns"] == half["read_ns"]
+    assert row["body"] == (b"" if target.startswith(b"/version") else b"abcd")
+    assert row["digest"] != bytes(16)
