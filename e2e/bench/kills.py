@@ -77,13 +77,13 @@ def _line(one: Outcome) -> str:
 
 def _summary(outcomes: Iterable[Outcome]) -> str:
     seen = list(outcomes)
-    gone = sorted(one.gone_ms for one in seen if one.victim == "harness") or [0.0]
+    gone = sorted(one.gone_ms for one in seen if one.victim.startswith("harness"))
+    swept = f"{gone[len(gone) // 2]:.0f} ms (median), {gone[-1]:.0f} ms (most)" if gone else "unknown"
     return (
         f"{len(seen)} kills: {sum(bool(one.wrong) for one in seen)} with something wrong, {sum(o.left for o in seen)} "
         f"processes and {sum(o.ports for o in seen)} ports left, at most {max(o.lost_ms for o in seen):.0f} ms of "
         f"answered requests lost ({sum(o.lost for o in seen)} in all), {sum(o.in_flight[0] for o in seen)} of "
-        f"{sum(o.in_flight[1] for o in seen)} in flight visible; all gone {gone[len(gone) // 2]:.0f} ms (median) and "
-        f"{gone[-1]:.0f} ms (most) after the harness was killed\n"
+        f"{sum(o.in_flight[1] for o in seen)} in flight visible; all gone after the harness was killed: {swept}\n"
     )
 
 

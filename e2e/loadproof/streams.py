@@ -9,6 +9,7 @@ absorber), and reading (parts.py, sealing.py).
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from loadproof.record import CHUNKS, CLOCK_KEY, ENDS, LIVE, METADATA_KEY, REQUESTS, Metadata
+from loadproof.record import CHUNKS, CLOCK_KEY, COMPLETE, ENDS, HOW, LIVE, METADATA_KEY, REQUESTS, Metadata
 from loadproof.stream_file import StreamFile
 
 _NO_DIGEST = bytes(16)
@@ -47,7 +48,13 @@ BATCH_ROWS, BATCH_CHUNKS = 512, 4096  # a flush has its fixed cost, which many s
 _FULL_REQUESTS, _FULL_CHUNKS, _FULL_ENDS = (
     _REQUEST.size * BATCH_ROWS, _CHUNK.size * BATCH_CHUNKS, _END.size * BATCH_ROWS,
 )  # fmt: skip
+_COMPLETE = HOW.index(COMPLETE)
 _pack_request, _pack_chunk, _pack_end = _REQUEST.pack, _CHUNK.pack, _END.pack  # looked up once
+
+
+# A whole request of level `light`, answered at once: req, conn, nth, arrival, kernel, read, raw, stamp of the write,
+# tokens, bytes, bytes of its only chunk (0: its chunks were noted already), reason.
+type AtOnce = tuple[int, int, int, int, int, int, bytes, int, int, int, int, int]
 
 
 class SameTimeChunks:
@@ -75,12 +82,13 @@ class JournalWriter:
     Raises UsageProblem where streams lie already, OSError when the folder cannot be written.
     """
 
-    __slots__ = ("_chunks", "_digests", "_ends", "_files", "_raw", "_requests")
+    __slots__ = ("_chunks", "_digests", "_ends", "_files", "_raw", "_requests", "at_once")
 
     def __init__(self, folder: Path, metadata: Metadata, *, worker: int = 0) -> None:
         self._requests, self._chunks, self._ends = bytearray(), bytearray(), bytearray()
         self._raw: list[bytes] = []
         self._digests: list[bytes] = []
+        self.at_once: list[AtOnce] = []  # may be appended to
         self._warm_up()
         stored = {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(metadata, worker=worker))}
         self._files: list[StreamFile] = []
@@ -98,15 +106,17 @@ class JournalWriter:
     def full(self) -> bool:
         """Whether a stream has as many rows as a batch should have."""
         return (
-            len(self._requests) >= _FULL_REQUESTS or len(self._chunks) >= _FULL_CHUNKS or len(self._ends) >= _FULL_ENDS
+            len(self.at_once) >= BATCH_ROWS
+            or len(self._requests) >= _FULL_REQUESTS
+            or len(self._chunks) >= _FULL_CHUNKS
+            or len(self._ends) >= _FULL_ENDS
         )
 
     @property
     def rows(self) -> int:
         """How many rows wait for a flush."""
-        return (
-            len(self._requests) // _REQUEST.size + len(self._chunks) // _CHUNK.size + len(self._ends) // _END.size
-        )  # fmt: skip
+        packed = ((self._requests, _REQUEST), (self._chunks, _CHUNK), (self._ends, _END))
+        return len(self.at_once) + sum(len(rows) // row.size for rows, row in packed)
 
     def request(  # noqa: PLR0917 -- called for every request: by position is fastest
         self, req: int, conn: int, nth: int, arrival: int, kernel: int, read: int, received: int, raw: bytes,
@@ -145,6 +155,8 @@ class JournalWriter:
         waits, and another `flush` or `close` may follow.
         """
         requests, chunks, ends = self._files
+        if self.at_once:
+            self._take_apart()
         if self._requests:
             requests.append(self._requests_message(clock_offset_ns))
             self._requests.clear()
@@ -156,6 +168,30 @@ class JournalWriter:
         if self._ends:
             ends.append(_message(ENDS, _columns(ENDS, self._ends, _END_ROW)))
             self._ends.clear()
+
+    def _take_apart(self) -> None:
+        """Make rows of all three streams of requests that were begun and ended at once."""
+        req, conn, nth, arrival, kernel, read, raw, stamp, tokens, size, chunk, reason = zip(*self.at_once, strict=True)
+        self.at_once.clear()
+        table = np.zeros(len(req), _REQUEST_ROW)
+        table["req"], table["conn"], table["nth"] = array("Q", req), array("I", conn), array("I", nth)
+        table["arrival"] = table["planned_first"] = array("q", arrival)
+        table["kernel"], table["read"] = array("B", kernel), array("q", read)
+        table["received"] = table["read"]
+        self._requests += table.tobytes()
+        self._raw += raw
+        self._digests += [b""] * len(raw)
+        ends = np.zeros(len(req), _END_ROW)
+        ends["req"], ends["done"], ends["status"] = table["req"], array("q", stamp), 200
+        ends["tokens"], ends["bytes"] = array("I", tokens), array("Q", size)
+        ends["bare"] = ends["usage"] = -1
+        ends["reason"], ends["how"] = array("B", reason), _COMPLETE
+        self._ends += ends.tobytes()
+        sizes = np.asarray(array("I", chunk))
+        chunks = np.zeros(len(req), _CHUNK_ROW)
+        chunks["req"], chunks["planned"], chunks["actual"] = table["req"], table["arrival"], ends["done"]
+        chunks["tokens"], chunks["bytes"] = ends["tokens"], sizes
+        self._chunks += chunks[sizes > 0].tobytes()
 
     def close(self) -> None:
         """Mark the streams' ends and close them; a second time it does nothing.
@@ -188,6 +224,8 @@ class JournalWriter:
         self.request(0, 0, 0, 0, 0, 0, 0, b"", b"", 0, 0)
         self.chunk(0, 0, 0, 0, 0, 0)
         self.end(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        self.at_once.append((0, 0, 0, 0, 0, 0, b"", 0, 0, 0, 1, 0))
+        self._take_apart()
         self._requests_message(0)
         _message(CHUNKS, _columns(CHUNKS, self._chunks, _CHUNK_ROW))
         for waiting in (self._requests, self._chunks, self._ends, self._raw, self._digests):

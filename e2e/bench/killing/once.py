@@ -28,6 +28,7 @@ from bench.killing.victims import ISOLATED, SINGLE, below, kill
 from loadproof.errors import LoadproofError
 from loadproof.journal import read_journal
 from loadproof.judging import judge_run
+from loadproof.log_tail import tail
 
 CLIENTS = 6
 MAY_BE_LOST_NS = 200_000_000
@@ -108,7 +109,7 @@ def one_round(folder: Path, number: int, seed: int, *, isolate: bool, only: str 
             time.sleep(after_s)
             killed_ns = kill(harness.pid, SINGLE.get(victim) or ISOLATED[victim], DEADLINE_S)
             outcome.after_ms = 1e3 * (time.monotonic() - begun)
-            _wait_for_the_end(outcome, harness)
+            _wait_for_the_end(outcome, harness, folder / "said")
             _look_for_traces(outcome, run, Log.read(run / "tool" / "log"))
         finally:
             _tidy()
@@ -118,7 +119,7 @@ def one_round(folder: Path, number: int, seed: int, *, isolate: bool, only: str 
     return outcome
 
 
-def _wait_for_the_end(outcome: Outcome, harness: subprocess.Popen[bytes]) -> None:
+def _wait_for_the_end(outcome: Outcome, harness: subprocess.Popen[bytes], said: Path) -> None:
     """Wait until the harness has ended, and then at most 10 s for all others: what is there then is left."""
     since = time.monotonic()
     try:
@@ -127,7 +128,7 @@ def _wait_for_the_end(outcome: Outcome, harness: subprocess.Popen[bytes]) -> Non
         outcome.wrong.append("the harness never ended")
     else:
         if code not in {-signal.SIGKILL, 3}:
-            outcome.wrong.append(f"the harness ended with {code}")
+            outcome.wrong.append(f"the harness ended with {code}\n{tail(said)}")
     _until(lambda: not below(os.getpid()), 10)
     outcome.gone_ms = 1e3 * (time.monotonic() - since)
     outcome.left = len(below(os.getpid()))

@@ -80,6 +80,7 @@ class Body(msgspec.Struct, frozen=True):
 
 
 _decoder = msgspec.json.Decoder(Body)
+decode = _decoder.decode
 _FIELD = re.compile(r"at `\$\.([\w.]+)|required field `(\w+)`")
 
 
@@ -99,15 +100,7 @@ def decoded[T](decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 def read_body(body: bytes, *, chat: bool, model: str) -> Body:
     """Return the request, or raise RequestRefused with the field that is wrong in `param`."""
     request = decoded(_decoder, body)
-    if (  # of the usual kind, in which nothing can be wrong: the short way
-        (request.messages if chat else type(request.prompt) is str and request.prompt)
-        and request.model == model
-        and (request.max_tokens is None or 1 <= request.max_tokens <= MAX_TOKENS_LIMIT)
-        and request.max_completion_tokens is None
-        and request.min_tokens is None
-        and request.n is None
-        and request.stream_options is None
-    ):
+    if usual(request, chat=chat, model=model):
         return request
     _check_text(request, chat=chat)
     _check_numbers(request, chat=chat)
@@ -117,6 +110,19 @@ def read_body(body: bytes, *, chat: bool, model: str) -> Body:
         message = f"The model `{request.model}` does not exist; this server serves `{model}`."
         raise RequestRefused(message, status=404, kind="NotFoundError", param="model")
     return request
+
+
+def usual(request: Body, *, chat: bool, model: str) -> bool:
+    """Return whether a request is of the usual kind, in which nothing can be wrong: the short way."""
+    return bool(
+        (request.messages if chat else type(request.prompt) is str and request.prompt)
+        and request.model == model
+        and (request.max_tokens is None or 1 <= request.max_tokens <= MAX_TOKENS_LIMIT)
+        and request.max_completion_tokens is None
+        and request.min_tokens is None
+        and request.n is None
+        and request.stream_options is None
+    )
 
 
 def _check_text(request: Body, *, chat: bool) -> None:

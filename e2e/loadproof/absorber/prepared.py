@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loadproof.absorber.reply import REASON_CODES, Reply
 from loadproof.absorber.wire import DONE, LAST_CHUNK, USUAL_HEAD, USUAL_STREAM_HEAD, Format, usage_json
 from loadproof.record import COMPLETE
-from loadproof.streams import SameTimeChunks
+from loadproof.streams import JournalWriter, SameTimeChunks
 
 if TYPE_CHECKING:
     from loadproof.absorber.plan import Plan
@@ -25,18 +25,18 @@ _OPENING = b"\0"  # stands in a form for how each event begins
 class Prepared:
     """The form of one plan's reply.
 
-    `same` fills it in once: for everybody the same id and time (a precompiled reply). `size` is the length of what it
-    says without framing, 0 where usage changes it.
+    `same` fills it in once, with that time: a precompiled reply, the same for everybody. `size` is the length of what
+    it says without framing, 0 where usage changes it.
     """
 
     def __init__(self, form: Format, plan: Plan, *, stream: bool, usage: bool, same: int | None = None) -> None:
         self.form, self.plan, self.stream, self._usage = form, plan, stream, usage
         self.tokens, self.reason = plan.tokens, REASON_CODES[plan.finish_reason]
         self.chunks = plan.tokens if stream and same is None else 1
-        self._same = b""
+        self.same = b""
         self._made = self._streamed() if stream else self._whole()
         if same is not None:
-            self._same = self.filled(0, same, (0, 0))[0]
+            self.same = self.filled(0, same, (0, 0))[0]
 
     def _whole(self) -> bytes:
         body = self.form.template(self.tokens, self.plan.finish_reason)
@@ -62,8 +62,8 @@ class Prepared:
 
     def filled(self, identity: int, created: int, counted: tuple[int, int] | None) -> tuple[bytes, int]:
         """Return the bytes of one reply, and its length without framing; `counted` as a prompt's count is."""
-        if self._same:
-            return self._same, self.size
+        if self.same:
+            return self.same, self.size
         if self.stream:
             return self._made.replace(_OPENING, self.form.opening(identity, created)), self.size
         data = self._made % (identity, created)
@@ -73,10 +73,15 @@ class Prepared:
         size = len(data)
         return USUAL_HEAD % size + data, size
 
+    def note_several(self, writer: JournalWriter, req: int, planned: int, stamp: int) -> int:
+        """Write the rows of a stream's chunks; return 0."""
+        writer.same_time_chunks(self._rows, req, planned, stamp)
+        return 0
+
     def note(self, session: Session, req: int, planned: int, stamp: int, size: int) -> None:
         """Write the rows of its chunks; `stamp` 0: they were never taken."""
         writer = session.server.writer
-        if self.stream and not self._same:
+        if self.stream and not self.same:
             writer.same_time_chunks(self._rows, req, planned, stamp)
         else:
             writer.chunk(req, planned, stamp, self.tokens, size, 0)

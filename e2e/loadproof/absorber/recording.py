@@ -138,10 +138,12 @@ class NoWriter(JournalWriter):
 
     def __init__(self, writer: JournalWriter) -> None:
         self._writer = writer
+        self.at_once = []
 
     @property
     def full(self) -> bool:
         """Nothing ever waits."""
+        self.at_once.clear()
         return False
 
     def _drop(self, *_: object) -> None:

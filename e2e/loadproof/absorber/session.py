@@ -32,8 +32,8 @@ class Session:
     """One connection: its requests in order, at most one being answered."""
 
     __slots__ = (
-        "_ahead", "_answered", "_current", "_going_on", "_noted", "_others", "_reader", "_reply", "connection",
-        "format", "server",
+        "_ahead", "_answered", "_current", "_going_on", "_noted", "_others", "_reader", "_reply", "_untouched",
+        "connection", "format", "server",
     )  # fmt: skip
 
     def __init__(self, server: Server, connection: Connection) -> None:
@@ -43,6 +43,7 @@ class Session:
         self._reply: Reply | None = None
         self._answered = (0, 0, "")  # status, bytes and how, of an answer that is not a generation
         self._going_on = False
+        self._untouched = True  # the reader holds nothing: the next byte begins a request
         self._ahead = 0  # bytes that came while requests were waiting
         self._others = 0  # writes that wait and belong to no answer
         self._noted: Request | None = None  # what the journal knows of though it is not whole
@@ -58,9 +59,11 @@ class Session:
         arrival = stamp - self.server.clock_offset_ns
         if not stamp or arrival > read_ns:
             arrival = read_ns
-        kernel, reader = 1 if stamp else 0, self._reader
-        if self._current is None and reader.idle and self.server.express.serve(self, data, arrival, kernel, read_ns):
+        kernel = 1 if stamp else 0
+        alone = self._untouched and self._current is None
+        if alone and self.server.express.serve(self, data, arrival, kernel, read_ns):
             return
+        reader = self._reader
         reader.feed(data, arrival, kernel, read_ns)
         self._go_on()
         if reader.whole or reader.partial is not None:
@@ -79,6 +82,7 @@ class Session:
         while self._current is None and reader.whole and not self.connection.closed:
             self._start(reader.whole.popleft())
         self._going_on = False
+        self._untouched = reader.idle
         if self._ahead and not reader.whole:
             if self._ahead > AHEAD_BYTES:
                 self.connection.read_on(more=True)
@@ -181,7 +185,7 @@ class Session:
         if request.close_after:
             self.connection.close()
             self._leave()
-        elif not self._reader.idle:
+        elif not self._untouched:
             self._go_on()
 
     def note_waiting(self) -> None:

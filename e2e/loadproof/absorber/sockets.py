@@ -81,19 +81,17 @@ class Connection:
         self._linger: asyncio.TimerHandle | None = None
         poller.watch(self._fd, self._on_events)
 
-    def _on_events(self, events: int) -> None:
-        if events & WRITE and self._pending:
-            self._writable()
-        if events & ~WRITE and self._socket.fileno() >= 0:
-            self._readable()
-
     def read_on(self, *, more: bool) -> None:
         """Read what comes, or leave it to the kernel, which holds the client back; its close is seen all the same."""
         self._reads = READ if more else CLOSED
         if not self.closed:
             self._poller.change(self._fd, self._reads | (WRITE if self._pending else 0))
 
-    def _readable(self) -> None:
+    def _on_events(self, events: int) -> None:
+        if events & WRITE:
+            self._writable()
+            if self._socket.fileno() < 0 or not events & ~WRITE:
+                return
         stamp = 0
         try:
             data, ancillary, _, _ = self._socket.recvmsg(READ_BYTES, _STAMP_SPACE)
@@ -120,7 +118,10 @@ class Connection:
             self._queue(memoryview(data))
             return 0
         stamp = time.monotonic_ns()
-        sent = self._send(data)
+        try:
+            sent = self._socket.send(data)
+        except OSError:
+            sent = self._send(data)  # once more: it says what it is
         if sent == len(data):
             return stamp
         if not self.closed:
