@@ -61,10 +61,13 @@ def read_parts(folder: Path) -> list[Part]:
     Raises BrokenRun for streams of another schema, OSError for files that cannot be read.
     """
     workers = sorted({int(path.stem.rpartition("-")[2]) for path in stream_files(folder)})
-    return [
-        Part(worker, *(read_stream(folder / stream_name(kind, worker), schema) for kind, schema in LIVE.items()))
-        for worker in workers
-    ]
+    return [_part(folder, worker) for worker in workers]
+
+
+def _part(folder: Path, worker: int) -> Part:
+    # Against the order of writing: of a journal that is still being written, no end comes without its request.
+    read = {kind: read_stream(folder / stream_name(kind, worker), LIVE[kind]) for kind in reversed(LIVE)}
+    return Part(worker, **read)
 
 
 def read_stream(path: Path, schema: pa.Schema) -> Stream:

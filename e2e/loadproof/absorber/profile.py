@@ -86,7 +86,7 @@ class Profile(BaseModel):
     `ttft_s`: from a request's arrival to its first token. `itl_s`: between two tokens of a stream.
     `output_tokens`: how long the model would talk if nobody stopped it (None: until `max_tokens`).
     `seed`: of everything drawn; constants draw nothing.
-    `precompiled`: every reply is the same `output_tokens` tokens (16 by default), at once and whatever is asked.
+    `precompiled`: every choice is the same `output_tokens` tokens (16 by default), at once and whatever is asked.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")

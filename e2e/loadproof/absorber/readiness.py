@@ -5,14 +5,20 @@ Descriptors for many connections, a tokenizer that agrees with our reply texts, 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import resource
+from contextlib import suppress
+
+import pyarrow as pa
 
 from loadproof.tokenizer import TokenCounter, tokenizer_dir
 from loadproof.words import pieces
 
 VERIFIED_TOKENS = 2048
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # glibc's numbers
+_KEPT_BYTES = 32 * 1024 * 1024
 
 
 def allow_descriptors() -> None:
@@ -22,7 +28,15 @@ def allow_descriptors() -> None:
 
 
 def quiet_memory() -> None:
-    """Collect once and never again: what a request needs has no cycles, and a collection holds the loop for ms."""
+    """Collect once and never again: what a request needs has no cycles, and a collection holds the loop for ms.
+
+    Freed memory is kept for the next request: what is given back to the system has to be fetched, and zeroed, again.
+    """
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        keep = ctypes.CDLL(None).mallopt
+        keep(_M_MMAP_THRESHOLD, _KEPT_BYTES)
+        keep(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+    pa.set_memory_pool(pa.system_memory_pool())
     gc.collect()
     gc.freeze()
     gc.disable()

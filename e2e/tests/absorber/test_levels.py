@@ -107,8 +107,9 @@ def test_every_exchange_is_a_row_with_what_was_answered(kind: Kind) -> None:
 
 
 def test_tokens_are_as_asked_or_as_precompiled(kind: Kind) -> None:
-    precompiled = [PRECOMPILED_TOKENS] * 10  # whatever is asked, also for several choices
     asked = [3, 3, 3, 3, 3, 12, 6, 9, 3, 3]
+    choices = [1, 1, 1, 1, 1, 4, 2, 1, 1, 1]
+    precompiled = [PRECOMPILED_TOKENS * of_them for of_them in choices]
     expected = precompiled if kind.name.startswith("precompiled") else asked
     assert [told(reply) for reply in kind.replies] == expected
     assert [row["output_tokens"] for row in kind.rows[:-1]] == expected

@@ -7,8 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from loadproof.bench import Job, Progress, plan_jobs, run_job
@@ -34,6 +36,18 @@ def send(prompt="one two three"):
     ask(asked := connection(), prompt)
     return asked.getresponse().read()
 """
+
+
+def absorbers_of(out: Path) -> list[psutil.Process]:
+    """Return the absorbers that write their journal below `out`; other tests of the session may have theirs."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            words = process.cmdline()
+            if "loadproof.absorber" in words and any(word.startswith(str(out)) for word in words):
+                found.append(process)
+    return found
+
 
 type MakeCase = Callable[..., Path]
 type MakeRun = Callable[..., Judgement]

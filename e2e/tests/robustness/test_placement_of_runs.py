@@ -6,7 +6,6 @@ import asyncio
 import os
 from pathlib import Path
 
-import psutil
 import pytest
 
 from loadproof.bench import Progress, plan_jobs, run_job
@@ -15,7 +14,7 @@ from loadproof.placement import Placement
 from loadproof.process import try_isolation
 from loadproof.run_folder import RunFolder
 from loadproof.verdict import Outcome
-from tests.robustness.conftest import MakeCase
+from tests.robustness.conftest import MakeCase, absorbers_of
 
 LOOK = "send()\nprint(os.getpid(), sorted(os.sched_getaffinity(0)), flush=True)"
 
@@ -30,9 +29,8 @@ def test_a_run_that_is_placed(make_case: MakeCase, tmp_path: Path) -> None:
     seen: dict[int, list[int]] = {}
 
     def watch(_progress: Progress) -> None:
-        for process in psutil.Process().children(recursive=True):
-            if "loadproof.absorber" in process.cmdline():
-                seen[process.pid] = process.cpu_affinity()
+        for process in absorbers_of(tmp_path):
+            seen[process.pid] = process.cpu_affinity()
 
     [job] = plan_jobs([make_case(LOOK, ttft_s=1.0)], ["command"], tmp_path / "out", 0, placement)
     judgement = asyncio.run(run_job(job, watch))

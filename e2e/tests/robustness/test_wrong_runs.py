@@ -29,7 +29,7 @@ from loadproof.observing import observe
 from loadproof.process import running
 from loadproof.run_folder import RunFolder, write_json
 from loadproof.verdict import Outcome
-from tests.robustness.conftest import PRELUDE, MakeCase, MakeRun, read_only
+from tests.robustness.conftest import PRELUDE, MakeCase, MakeRun, absorbers_of, read_only
 
 DEADLINE_S = 120
 LINES = 200_000
@@ -107,22 +107,21 @@ def test_a_tool_that_is_killed(make_case: MakeCase, run: MakeRun, tmp_path: Path
     assert read_journal(folder / "journal").table.num_rows == 1
 
 
-def killer_of_the_absorber() -> Callable[[Progress], None]:
+def killer_of_the_absorber(out: Path) -> Callable[[Progress], None]:
     """Kill it half a second after a request was seen: it has written by then that there is one."""
     looks = []
 
     def watch(progress: Progress) -> None:
         looks.append(progress.seen)
         if sum(map(bool, looks)) == 2:
-            for process in psutil.Process().children(recursive=True):
-                if "loadproof.absorber" in process.cmdline():
-                    process.kill()
+            for process in absorbers_of(out):
+                process.kill()
 
     return watch
 
 
 def test_an_absorber_that_is_killed(make_case: MakeCase, run: MakeRun, tmp_path: Path) -> None:
-    verdict = run(make_case("send()", ttft_s=30), watch=killer_of_the_absorber()).verdict
+    verdict = run(make_case("send()", ttft_s=30), watch=killer_of_the_absorber(tmp_path)).verdict
     assert verdict.outcome is Outcome.BROKEN
     folder = tmp_path / "out" / "wrong-command"
     assert broken_again(folder, "the absorber was ended by SIGKILL after ") == verdict.reason
@@ -136,7 +135,7 @@ def test_an_absorber_that_is_killed(make_case: MakeCase, run: MakeRun, tmp_path:
 def test_an_absorber_that_is_killed_under_observation(tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(f"{PRELUDE}send()")
     argv = [sys.executable, str(tmp_path / "tool.py"), "{base_url}", "{model}", "{out}"]
-    watch = killer_of_the_absorber()
+    watch = killer_of_the_absorber(tmp_path)
     with pytest.raises(BrokenRun, match="the absorber was ended by SIGKILL after "):
         asyncio.run(observe(argv, Profile(ttft_s=30), tmp_path / "out", seed=0, deadline_s=DEADLINE_S, watch=watch))
     assert read_journal(tmp_path / "out" / "journal").table["how_ended"].to_pylist() == [None]
