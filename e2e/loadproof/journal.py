@@ -8,7 +8,7 @@ and sealing (sealing.py).
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,21 +22,17 @@ from loadproof.record import (
     CLIENT_CLOSED,
     COMPLETE,
     FILE_NAME,
-    HOW,
     METADATA_KEY,
-    REASONS,
     REFUSED,
     SCHEMA,
     SCHEMA_VERSION,
     Metadata,
-    Record,
 )
-from loadproof.sealing import NO_JOURNAL, seal, table_of
-from loadproof.streams import JournalWriter
+from loadproof.sealing import NO_JOURNAL, table_of
 
 __all__ = [
     "CLIENT_CLOSED", "COMPLETE", "FILE_NAME", "METADATA_KEY", "REFUSED", "SCHEMA", "SCHEMA_VERSION", "Journal",
-    "Metadata", "Record", "host_identity", "read_journal", "write_journal",
+    "Metadata", "host_identity", "read_journal",
 ]  # fmt: skip
 
 
@@ -44,32 +40,6 @@ def host_identity() -> tuple[str, str]:
     """Return host name and boot id (empty where the kernel has none)."""
     boot_id = Path("/proc/sys/kernel/random/boot_id")
     return socket.gethostname(), boot_id.read_text().strip() if boot_id.exists() else ""
-
-
-def write_journal(folder: Path, records: Sequence[Record], metadata: Metadata) -> Path:
-    """Write the records as the absorber would and seal them; return the file's path.
-
-    Raises OSError if it cannot be written.
-    """
-    writer = JournalWriter(folder, metadata)
-    for record in records:
-        _write_record(writer, record)
-    writer.flush(metadata.clock_offset_ns[1])
-    writer.close()
-    return seal(folder)
-
-
-def _write_record(writer: JournalWriter, record: Record) -> None:
-    lines = [b"%b %b HTTP/1.1" % (record.method, record.target), *(b"%b: %b" % pair for pair in record.head)]
-    writer.request(record.req, record.conn, record.nth, record.arrival, 0, record.read, record.received,
-                   b"\r\n".join([*lines, b"", record.body]), record.digest, record.occurrence,
-                   record.planned_first or 0)  # fmt: skip
-    for chunk in zip(record.planned, record.actual, record.chunk_tokens, record.chunk_bytes, strict=True):
-        writer.chunk(record.req, *chunk, 0)
-    bare, usage = (-1 if count is None else count for count in (record.bare_tokens, record.usage_tokens))
-    reason, how = REASONS.index(record.finish_reason), HOW.index(record.how)
-    writer.end(record.req, record.done or 0, record.status or 0, record.output_tokens, record.bytes, record.blocked_ns,
-               record.outq_bytes, bare, usage, 0, reason, how)  # fmt: skip
 
 
 class Journal(msgspec.Struct, frozen=True):

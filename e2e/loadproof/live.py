@@ -15,13 +15,21 @@ _LAYOUT = struct.Struct("=QQ")
 
 
 class LiveCounters:
-    """The side of one of the writers: set `arrived` and `ended`, call `publish` now and then."""
+    """The side of one of the writers: set `arrived` and `ended`, call `publish` now and then.
+
+    Raises OSError when the folder cannot be written.
+    """
 
     def __init__(self, folder: Path, worker: int = 0) -> None:
         self._path = folder / f"live-{worker}.bin"
-        self._path.write_bytes(bytes(_LAYOUT.size))
-        with self._path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
+        self._path.unlink(missing_ok=True)  # cutting it short would end any process that still has it mapped
+        try:
+            with self._path.open("x+b", buffering=0) as file:
+                file.write(bytes(_LAYOUT.size))
+                self._map = mmap.mmap(file.fileno(), _LAYOUT.size)
+        except BaseException:
+            self._path.unlink(missing_ok=True)
+            raise
         self.arrived = self.ended = 0
 
     def publish(self) -> None:
@@ -34,10 +42,15 @@ class LiveCounters:
         self._path.unlink(missing_ok=True)
 
 
+def live_files(folder: Path) -> list[Path]:
+    """Return the counters in a folder: of absorbers that run, or were killed."""
+    return list(folder.glob("live-*.bin"))
+
+
 def read_live(folder: Path) -> tuple[int, int]:
     """Return (arrived, ended) of all writers together; zeros where none is there."""
     arrived = ended = 0
-    for path in folder.glob("live-*.bin"):
+    for path in live_files(folder):
         with suppress(OSError, struct.error):
             ours = _LAYOUT.unpack(path.read_bytes())
             arrived, ended = arrived + ours[0], ended + ours[1]

@@ -8,6 +8,7 @@ mean together.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from loadproof.errors import BrokenRun
-from loadproof.record import CLOCK_KEY, LIVE, METADATA_KEY, SCHEMA_VERSION, Metadata
+from loadproof.record import CLOCK_KEY, LIVE, METADATA_KEY, SCHEMA_VERSION, WRITER_KEY, Metadata
 from loadproof.stream_file import END_OF_STREAM
 from loadproof.streams import stream_name
 
@@ -26,12 +27,14 @@ _NAME = re.compile(rf"({'|'.join(LIVE)})-(\d+)\.arrows")
 class Stream:
     """What is left of one live stream: `clock` is the offset in nanoseconds that came with each batch, where one did.
 
-    `metadata` is None when the header is not whole; `closed` says that the writer came to its end.
+    `metadata` is None when the header is not whole; `writer` tells the stream from any other, `closed` says that the
+    writer came to its end.
     """
 
     table: pa.Table
     clock: list[int] = field(default_factory=list)
     metadata: Metadata | None = None
+    writer: bytes = b""
     closed: bool = False
 
 
@@ -55,12 +58,15 @@ def stream_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if _NAME.fullmatch(path.name))
 
 
-def read_parts(folder: Path) -> list[Part]:
+def read_parts(folder: Path, streams: Sequence[Path] | None = None) -> list[Part]:
     """Return what each worker left, by number; nothing where no stream is.
+
+    With `streams`, only of the workers of whom they are.
 
     Raises BrokenRun for streams of another schema, OSError for files that cannot be read.
     """
-    workers = sorted({int(path.stem.rpartition("-")[2]) for path in stream_files(folder)})
+    found = stream_files(folder) if streams is None else streams
+    workers = sorted({int(path.stem.rpartition("-")[2]) for path in found})
     return [_part(folder, worker) for worker in workers]
 
 
@@ -96,7 +102,8 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
         pass
     table = pa.Table.from_batches([batch.replace_schema_metadata() for batch in batches], schema)
     mapped.seek(max(0, mapped.size() - len(END_OF_STREAM)))
-    return Stream(table, clock, metadata, whole and mapped.read() == END_OF_STREAM)
+    writer = reader.schema.metadata.get(WRITER_KEY, b"")
+    return Stream(table, clock, metadata, writer, whole and mapped.read() == END_OF_STREAM)
 
 
 def _metadata(path: Path, found: pa.Schema, wanted: pa.Schema) -> Metadata:

@@ -1,4 +1,4 @@
-"""What does one request leave in the journal, while it runs and on disk, and who wrote it?
+"""What does one request leave in the journal, while it runs and when it is sealed, and who wrote it?
 
 `REQUESTS`, `CHUNKS` and `ENDS` are the rows of the live streams, with numbers only where nothing is known yet
 (`HOW`, `REASONS` and the sentinels beside each column say what they stand for); `SCHEMA` is the row that they
@@ -7,7 +7,6 @@ become when the journal is sealed. Times are integer nanoseconds of CLOCK_MONOTO
 
 from __future__ import annotations
 
-from array import array
 from typing import Literal
 
 import msgspec
@@ -25,6 +24,7 @@ SCHEMA_VERSION = 2
 FILE_NAME = "journal.parquet"
 METADATA_KEY = b"loadproof"
 CLOCK_KEY = b"clock_offset_ns"  # of each batch of requests
+WRITER_KEY = b"loadproof.writer"  # in a stream: who alone wrote it; in a sealed journal: all whose rows are in it
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,12 +32,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
     `clock_offset_ns` is CLOCK_REALTIME - CLOCK_MONOTONIC at start and at the end, `clock_jump_ns` its largest change
     from one flush to the next. `scheduling` is how the system let the writer's loop run: "real-time" or "ordinary".
-    `lost_requests` counts requests of which only chunks or an end are left; `closed` is false when the writer did not
-    come to its end, so that the last rows may be missing.
+    `workers` is how many processes wrote it, each a part. `lost_requests` counts requests of which only chunks or an
+    end are left; `closed` is false when a writer did not come to its end or its part is missing, so that rows may be
+    missing.
     """
 
     schema_version: int = SCHEMA_VERSION
     worker: int = 0
+    workers: int = 1
     host: str
     boot_id: str
     model: str
@@ -138,58 +140,3 @@ SCHEMA = pa.schema(
         ("how_ended", pa.string()),
     ]
 )
-
-
-class Record:
-    """One request as the server saw it; plain slots, because it is made on the hot path.
-
-    `planned` and `actual` are nanoseconds per chunk of a stream (one entry for a reply that is not
-    streamed); `actual` is 0 until the chunk's last byte was taken by the kernel.
-    """
-
-    __slots__ = (
-        "actual",
-        "arrival",
-        "bare_tokens",
-        "blocked_ns",
-        "body",
-        "bytes",
-        "chunk_bytes",
-        "chunk_tokens",
-        "conn",
-        "digest",
-        "done",
-        "finish_reason",
-        "head",
-        "how",
-        "method",
-        "nth",
-        "occurrence",
-        "output_tokens",
-        "outq_bytes",
-        "planned",
-        "planned_first",
-        "read",
-        "received",
-        "req",
-        "status",
-        "target",
-        "usage_tokens",
-    )  # fmt: skip
-
-    def __init__(self, req: int, conn: int, nth: int, arrival: int, read: int) -> None:
-        self.req, self.conn, self.nth, self.arrival, self.read = req, conn, nth, arrival, read
-        self.received = 0
-        self.method = self.target = self.body = self.digest = b""
-        self.head: list[tuple[bytes, bytes]] = []
-        self.occurrence = 0
-        self.planned_first: int | None = None
-        self.planned, self.actual = array("q"), array("q")
-        self.chunk_tokens, self.chunk_bytes = array("I"), array("I")
-        self.done: int | None = None
-        self.status: int | None = None
-        self.output_tokens = self.bytes = self.blocked_ns = self.outq_bytes = 0
-        self.bare_tokens: int | None = None
-        self.usage_tokens: int | None = None
-        self.finish_reason: str | None = None
-        self.how: str | None = None

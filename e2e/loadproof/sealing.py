@@ -1,7 +1,8 @@
 """How do live streams become the one file that people read, whatever happens in between?
 
 `seal` writes journal.parquet under a temporary name, renames it, and only then takes the streams away: interrupted
-anywhere, it can be done again. Streams whose writer still runs are left alone. The encodings are those that measured
+anywhere, it can be done again. The sealed file says whose rows it holds, so that no others are taken away. Streams
+whose writer still runs are left alone. The encodings are those that measured
 smallest: chunk times take most of a long run's journal. Left out: what the rows mean (merging.py).
 """
 
@@ -20,9 +21,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from loadproof.errors import UsageProblem
+from loadproof.live import live_files
 from loadproof.merging import Merged
 from loadproof.parts import Part, read_parts, stream_files
-from loadproof.record import FILE_NAME, METADATA_KEY, SCHEMA, Metadata
+from loadproof.record import FILE_NAME, LIVE, METADATA_KEY, SCHEMA, WRITER_KEY, Metadata
+from loadproof.streams import stream_name
 
 _FEW_VALUES = [
     "method", "path", "model", "how_ended", "finish_reason", "extra_fields", "worker", "chunk_tokens.list.element",
@@ -36,8 +39,9 @@ NO_JOURNAL = "there is no journal; name the folder that `loadproof serve --journ
 def seal(folder: Path) -> Path:
     """Make `folder/journal.parquet` of the live streams, unless it is there, and return its path.
 
-    Raises UsageProblem where there is nothing to seal or its writer still runs, BrokenRun for streams of another
-    version, OSError when the folder cannot be written; then the streams are as they were.
+    Raises UsageProblem where there is nothing to seal, its writer still runs or the journal that is there is of other
+    streams, BrokenRun for streams of another version, OSError when the folder cannot be written; then the streams are
+    as they were.
     """
     path = folder / FILE_NAME
     with _alone_in(folder):
@@ -46,10 +50,13 @@ def seal(folder: Path) -> Path:
             raise UsageProblem(f"{path}: {NO_JOURNAL}")
         for stream in streams:
             _require_ended(stream)
-        if not path.exists():
-            _write(path, read_parts(folder))
-        for stream in streams:
-            stream.unlink()
+        parts = read_parts(folder, streams)
+        if path.exists():
+            _require_all_in(path, parts)
+        else:
+            _write(path, parts)
+        for done_with in (*live_files(folder), *streams):  # a killed server leaves its counters
+            done_with.unlink(missing_ok=True)
     return path
 
 
@@ -81,12 +88,30 @@ def _require_ended(stream: Path) -> None:
             raise UsageProblem(f"{stream}: is still being written; stop its server first") from error
 
 
+def _require_all_in(path: Path, parts: Sequence[Part]) -> None:
+    """Raise UsageProblem for streams that may have rows which are not in the sealed journal."""
+    try:
+        held = (pq.read_schema(path).metadata or {}).get(WRITER_KEY, b"").split()
+    except (pa.ArrowException, OSError):  # damaged
+        held = []
+    others = [
+        stream_name(kind, part.worker)
+        for part in parts
+        for kind, stream in zip(LIVE, part.streams, strict=True)
+        if stream.metadata is not None and stream.writer not in held
+    ]
+    if others:
+        raise UsageProblem(f"{path}: is not of the streams beside it ({', '.join(others)}); move them to a folder of "
+                           "their own and judge that one too")  # fmt: skip
+
+
 def _write(path: Path, parts: Sequence[Part]) -> None:
     merged, metadata = _merged(parts)
     groups = chain.from_iterable(m.groups() for m in merged)
     first = next(groups)
     temporary = path.with_name(f".{FILE_NAME}.part")
-    schema = SCHEMA.with_metadata(_stored(metadata))
+    writers = b" ".join(sorted({stream.writer for part in parts for stream in part.streams}))
+    schema = SCHEMA.with_metadata(_stored(metadata) | {WRITER_KEY: writers})
     try:
         with pq.ParquetWriter(
             temporary, schema, compression="zstd", compression_level=3, use_dictionary=_FEW_VALUES,
@@ -94,10 +119,17 @@ def _write(path: Path, parts: Sequence[Part]) -> None:
         ) as writer:  # fmt: skip
             for group in chain([first], groups):
                 writer.write_table(group.replace_schema_metadata(schema.metadata), row_group_size=len(group) or None)
+        _on_disk(temporary)
         temporary.rename(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _on_disk(path: Path) -> None:
+    """Wait until the disk has a file: what it was made of is removed next."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _encodings(first: pa.Table) -> dict[str, str]:
@@ -129,9 +161,9 @@ def _metadata(parts: Sequence[Part]) -> Metadata:
     clocks = [[stream.metadata.clock_offset_ns[0], *stream.clock] for stream in streams if stream.metadata is not None]
     jump = max(abs(later - earlier) for clock in clocks for earlier, later in pairwise([clock[0], *clock]))
     last = next((stream.clock[-1] for stream in streams if stream.clock), found[0].clock_offset_ns[1])
-    return msgspec.structs.replace(
-        found[0], clock_offset_ns=(start, last), clock_jump_ns=jump, closed=all(stream.closed for stream in streams)
-    )
+    whole = {part.worker for part in parts} == set(range(max(each.workers for each in found)))
+    closed = whole and all(stream.closed for stream in streams)
+    return msgspec.structs.replace(found[0], clock_offset_ns=(start, last), clock_jump_ns=jump, closed=closed)
 
 
 def _stored(metadata: Metadata) -> dict[bytes, bytes]:

@@ -54,7 +54,6 @@ class StreamFile:
             self._fd = -1
 
     def discard(self) -> None:
-        """Close, and take away the file."""
-        os.close(self._fd)
-        self._fd = -1
-        self._path.unlink()
+        """Take away the file, and close it."""
+        self._path.unlink(missing_ok=True)  # first, while the lock keeps others from it
+        self.close(mark=False)

@@ -9,6 +9,7 @@ absorber), and reading (parts.py, sealing.py).
 from __future__ import annotations
 
 import struct
+import uuid
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +18,22 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from loadproof.record import CHUNKS, CLOCK_KEY, COMPLETE, ENDS, HOW, LIVE, METADATA_KEY, REQUESTS, Metadata
+from loadproof.packed_rows import columns_of, message, message_with, row_format
+from loadproof.record import (
+    CHUNKS,
+    CLOCK_KEY,
+    COMPLETE,
+    ENDS,
+    HOW,
+    LIVE,
+    METADATA_KEY,
+    REQUESTS,
+    WRITER_KEY,
+    Metadata,
+)
 from loadproof.stream_file import StreamFile
 
 _NO_DIGEST = bytes(16)
-_CODES = {
-    pa.uint64(): "Q", pa.int64(): "q", pa.uint32(): "I", pa.int32(): "i", pa.uint16(): "H", pa.int16(): "h",
-    pa.uint8(): "B",
-}  # fmt: skip
-_HEADER_BYTES = REQUESTS.serialize().size
-_METADATA_ROOM = 1024
 
 
 def stream_name(kind: str, worker: int) -> str:
@@ -34,16 +41,9 @@ def stream_name(kind: str, worker: int) -> str:
     return f"{kind}-{worker}.arrows"
 
 
-def _row_format(schema: pa.Schema) -> tuple[struct.Struct, np.dtype[np.void]]:
-    """Return how the numbers of a row are packed, and how they are read; bytes are kept beside them."""
-    codes = [(field.name, _CODES[field.type]) for field in schema if field.type in _CODES]
-    packed = struct.Struct("<" + "".join(code for _, code in codes))
-    return packed, np.dtype([(name, f"<{code}") for name, code in codes])
-
-
-_REQUEST, _REQUEST_ROW = _row_format(REQUESTS)
-_CHUNK, _CHUNK_ROW = _row_format(CHUNKS)
-_END, _END_ROW = _row_format(ENDS)
+_REQUEST, _REQUEST_ROW = row_format(REQUESTS)
+_CHUNK, _CHUNK_ROW = row_format(CHUNKS)
+_END, _END_ROW = row_format(ENDS)
 BATCH_ROWS, BATCH_CHUNKS = 512, 4096  # a flush has its fixed cost, which many small batches of chunks would pay often
 _FULL_REQUESTS, _FULL_CHUNKS, _FULL_ENDS = (
     _REQUEST.size * BATCH_ROWS, _CHUNK.size * BATCH_CHUNKS, _END.size * BATCH_ROWS,
@@ -90,7 +90,8 @@ class JournalWriter:
         self._digests: list[bytes] = []
         self.at_once: list[AtOnce] = []  # may be appended to
         self._warm_up()
-        stored = {METADATA_KEY: msgspec.json.encode(msgspec.structs.replace(metadata, worker=worker))}
+        own = msgspec.json.encode(msgspec.structs.replace(metadata, worker=worker))
+        stored = {METADATA_KEY: own, WRITER_KEY: uuid.uuid4().hex.encode()}
         self._files: list[StreamFile] = []
         try:
             for kind, schema in LIVE.items():
@@ -98,8 +99,7 @@ class JournalWriter:
                 self._files.append(file)
                 file.append(schema.with_metadata(stored).serialize())
         except BaseException:
-            for file in self._files:
-                file.discard()
+            self.discard()
             raise
 
     @property
@@ -163,10 +163,10 @@ class JournalWriter:
             self._raw.clear()
             self._digests.clear()
         if self._chunks:
-            chunks.append(_message(CHUNKS, _columns(CHUNKS, self._chunks, _CHUNK_ROW)))
+            chunks.append(message(CHUNKS, columns_of(CHUNKS, self._chunks, _CHUNK_ROW)))
             self._chunks.clear()
         if self._ends:
-            ends.append(_message(ENDS, _columns(ENDS, self._ends, _END_ROW)))
+            ends.append(message(ENDS, columns_of(ENDS, self._ends, _END_ROW)))
             self._ends.clear()
 
     def _take_apart(self) -> None:
@@ -202,8 +202,13 @@ class JournalWriter:
         for file in self._files:
             file.close(mark=whole)
 
+    def discard(self) -> None:
+        """Take the streams away again."""
+        for file in self._files:
+            file.discard()
+
     def _requests_message(self, clock_offset_ns: int) -> pa.Buffer:
-        columns = _columns(REQUESTS, self._requests, _REQUEST_ROW)
+        columns = columns_of(REQUESTS, self._requests, _REQUEST_ROW)
         count = len(self._raw)
         starts = np.zeros(count + 1, np.int64)
         np.cumsum(np.fromiter(map(len, self._raw), np.int64, count), out=starts[1:])
@@ -211,13 +216,7 @@ class JournalWriter:
         digests = [None, pa.py_buffer(b"".join([digest or _NO_DIGEST for digest in self._digests]))]
         columns["raw"] = pa.Array.from_buffers(pa.large_binary(), count, raw)
         columns["digest"] = pa.Array.from_buffers(pa.binary(16), count, digests)
-        # Only a stream's writer takes metadata for a batch: this one's header is cut off again.
-        batch = _batch(REQUESTS, columns)
-        room = pa.allocate_buffer(_HEADER_BYTES + pa.ipc.get_record_batch_size(batch) + _METADATA_ROOM)
-        sink = pa.FixedSizeBufferWriter(room)
-        writer = pa.ipc.new_stream(sink, REQUESTS)
-        writer.write_batch(batch, custom_metadata={CLOCK_KEY: b"%d" % clock_offset_ns})
-        return room[_HEADER_BYTES : sink.tell()]
+        return message_with(CLOCK_KEY, b"%d" % clock_offset_ns, REQUESTS, columns)
 
     def _warm_up(self) -> None:
         """Do once, before anybody waits, what is slow only the first time."""
@@ -227,22 +226,6 @@ class JournalWriter:
         self.at_once.append((0, 0, 0, 0, 0, 0, b"", 0, 0, 0, 1, 0))
         self._take_apart()
         self._requests_message(0)
-        _message(CHUNKS, _columns(CHUNKS, self._chunks, _CHUNK_ROW))
+        message(CHUNKS, columns_of(CHUNKS, self._chunks, _CHUNK_ROW))
         for waiting in (self._requests, self._chunks, self._ends, self._raw, self._digests):
             waiting.clear()
-
-
-def _columns(schema: pa.Schema, rows: bytearray, row: np.dtype[np.void]) -> dict[str, pa.Array]:
-    table = np.frombuffer(rows, row)
-    return {
-        name: pa.Array.from_buffers(schema.field(name).type, len(table), [None, pa.py_buffer(table[name].copy())])
-        for name in row.names or ()
-    }
-
-
-def _batch(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _message(schema: pa.Schema, columns: dict[str, pa.Array]) -> pa.Buffer:
-    return _batch(schema, columns).serialize()

@@ -128,9 +128,8 @@ def _spawned(start: Start) -> tuple[subprocess.Popen[bytes], int, int]:
     """Start the warden; return it, our end of its lifeline and our end of its answers."""
     with ExitStack() as ours, ExitStack() as theirs:
         try:
-            (hears, lifeline), (report, says) = os.pipe(), os.pipe()
-            for stack, descriptor in ((theirs, hears), (ours, lifeline), (ours, report), (theirs, says)):
-                stack.callback(os.close, descriptor)
+            hears, lifeline = _pipe(theirs, ours)
+            report, says = _pipe(ours, theirs)
             order = os.memfd_create("order")
             theirs.callback(os.close, order)
             with os.fdopen(os.dup(order), "wb") as file:
@@ -148,6 +147,14 @@ def _spawned(start: Start) -> tuple[subprocess.Popen[bytes], int, int]:
         ours.pop_all()
     os.set_blocking(report, False)
     return popen, lifeline, report
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Return a pipe's two ends, each to be closed with a stack of its own. Raises OSError, and then nothing is open."""
+    reads, writes = os.pipe()
+    reader.callback(os.close, reads)
+    writer.callback(os.close, writes)
+    return reads, writes
 
 
 def _order(report: int, start: Start) -> bytes:

@@ -134,15 +134,19 @@ class CountingThread:
 
     def _deliver(self, results: list[Result]) -> None:
         known = self._known
+        failed: list[BaseException] = []
         for done, key, result in results:
             if key is not None:
-                if isinstance(result, Exception):
-                    raise result
+                if isinstance(result, BaseException):
+                    failed.append(result)
+                    continue
                 if len(known) >= REMEMBERED:
                     known.clear()
                 known[key] = result  # type: ignore[assignment] # what has a key is a count
             done(result)
         self.hand_over()  # a request that came meanwhile may have begun within
+        if failed:
+            raise RuntimeError("a prompt could not be counted") from failed[0]
 
     async def drain(self) -> None:
         """Wait until every job submitted so far has been answered, then end the thread."""
@@ -157,7 +161,7 @@ class CountingThread:
 def _answers(jobs: list[Job[object]], counter: TokenCounter) -> list[object]:
     texts = [job.text for job in jobs if type(job) is _Text]
     if 1 < len(texts) == len(jobs):
-        with suppress(Exception):  # one that cannot be counted: each by itself tells which
+        with suppress(BaseException):  # one that cannot be counted: each by itself tells which
             return [Counted((count - 1, count)) for count in counter.with_bos(texts)]
     return [_answer(job, counter) for job in jobs]
 
@@ -165,5 +169,5 @@ def _answers(jobs: list[Job[object]], counter: TokenCounter) -> list[object]:
 def _answer(job: Job[object], counter: TokenCounter) -> object:
     try:
         return job(counter)
-    except Exception as error:  # noqa: BLE001 -- whatever a job raises is its answer; the loop decides
+    except BaseException as error:  # noqa: BLE001 -- whatever a job raises is its answer, a tokenizer's panic too
         return error

@@ -116,6 +116,7 @@ class Express:
     def _wait(self, session: Session, request: Request, prepared: Prepared) -> None:
         """Let the long way end what the client did not take at once."""
         request.planned_first, request.status = request.arrival, 200
-        request.generates = request.noted = True
+        request.generates = True
         self._server.live.arrived += 1
+        self._server.note(request)
         session.wait_for_taken(request, PreparedReply(session, request, prepared), prepared.form)

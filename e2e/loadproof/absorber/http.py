@@ -94,8 +94,12 @@ class RequestReader:
         request = self.partial
         if request is None:
             data, self._held = self._held + data, b""
-            if data.startswith(b"\r\n"):  # an empty line before a request, which the standard asks to ignore
-                return data[2:]
+            start = 0
+            while data.startswith(b"\r\n", start):  # empty lines before a request, which the standard asks to ignore
+                start += 2
+            data = data[start:]
+            if not data:
+                return b""
             if data == b"\r":
                 self._held = data
                 return b""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from loadproof.absorber.reply import REASON_CODES, Reply
-from loadproof.absorber.wire import DONE, LAST_CHUNK, USUAL_HEAD, USUAL_STREAM_HEAD, Format, usage_json
+from loadproof.absorber.wire import DONE, LAST_CHUNK, USUAL_HEAD, USUAL_STREAM_HEAD, Format, of_choice, usage_json
 from loadproof.record import COMPLETE
 from loadproof.streams import JournalWriter, SameTimeChunks
 
@@ -51,8 +51,9 @@ class Prepared:
     def _streamed(self) -> bytes:
         form, last = self.form, self.tokens - 1
         opening = len(form.opening(0, 10**9))
-        said = [form.role(0)] if form.chat else []
-        said += [form.said(0, index, self.plan.finish_reason if index == last else None) for index in range(last + 1)]
+        tails = [form.role()] if form.chat else []
+        tails += [form.tail(index, self.plan.finish_reason if index == last else None) for index in range(last + 1)]
+        said = [of_choice(0) + tail for tail in tails]
         self._chunk_sizes = [opening + len(each) for each in said]
         self.size = sum(self._chunk_sizes) + len(DONE)
         counts = [0, *[1] * self.tokens] if form.chat else [1] * self.tokens

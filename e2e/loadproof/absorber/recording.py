@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -17,11 +18,11 @@ from loadproof.absorber.poller import Poller
 from loadproof.absorber.precedence import LOOP, scheduling, take_precedence
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.readiness import allow_descriptors, quiet_memory, ready_counter
-from loadproof.absorber.server import Server, clock_offset_ns
+from loadproof.absorber.server import JournalUnwritable, Server, clock_offset_ns
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.journal import host_identity
 from loadproof.live import LiveCounters
-from loadproof.record import Metadata
+from loadproof.record import FILE_NAME, Metadata
 from loadproof.streams import JournalWriter
 
 TICK_S = 0.15  # what is there is written at least every 200 ms
@@ -81,37 +82,40 @@ async def record(
         server.stop()
         await server.counting.drain()
         server.tick()
-    except OSError as error:
-        raise BrokenRun(f"{options.journal}: the journal could not be written to its end: {error.strerror}; what it "
-                        "has can be judged as broken") from error  # fmt: skip
+    except JournalUnwritable as error:
+        raise BrokenRun(_unwritten(options, error)) from error
     finally:
         writer.close()
         live.close()
-    if defects:
-        raise BrokenRun(f"the absorber failed in its own code and stopped; its journal is kept: {defects[0]}")
+    for defect in defects:
+        if isinstance(defect, JournalUnwritable):
+            raise BrokenRun(_unwritten(options, defect)) from defect
+        raise BrokenRun(f"the absorber failed in its own code and stopped; its journal is kept: {defect!r}") from defect
+
+
+def _unwritten(options: Options, why: JournalUnwritable) -> str:
+    return (f"{options.journal}: the journal could not be written to its end: {why}; what it has can be judged as "
+            "broken")  # fmt: skip
 
 
 async def _until(stopping: asyncio.Event, server: Server) -> None:
-    """Write the rows now and then. Raises OSError when that fails, since an instrument must not go on without."""
+    """Write the rows now and then. Raises JournalUnwritable: an instrument must not go on without."""
     while not stopping.is_set():
         server.tick()
         server.live.publish()
-        with_patience = asyncio.wait_for(stopping.wait(), TICK_S)
-        try:
-            await with_patience
-        except TimeoutError:
-            continue
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopping.wait(), TICK_S)
 
 
-def _stop_at_defect(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> list[str]:
+def _stop_at_defect(loop: asyncio.AbstractEventLoop, stopping: asyncio.Event) -> list[BaseException]:
     """Stop at the first exception that reaches the loop: an instrument that is half broken must not go on."""
-    defects: list[str] = []
+    defects: list[BaseException] = []
 
     def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        if not isinstance(error, OSError):  # the disk: told when the journal is closed
+        error = context.get("exception") or RuntimeError(context.get("message"))
+        if not isinstance(error, JournalUnwritable):  # which says all there is to say
             loop.default_exception_handler(context)
-            defects.append(repr(error or context.get("message")))
+        defects.append(error)
         stopping.set()
 
     loop.set_exception_handler(failed)
@@ -122,15 +126,27 @@ def _streams(options: Options, worker: int) -> tuple[LiveCounters, JournalWriter
     host, boot_id = host_identity()
     offset = clock_offset_ns()
     metadata = Metadata(host=host, boot_id=boot_id, model=options.model, profile=options.profile.model_dump(),
-                        clock_offset_ns=(offset, offset), scheduling=scheduling(), level=options.level)  # fmt: skip
+                        clock_offset_ns=(offset, offset), scheduling=scheduling(), level=options.level,
+                        workers=options.workers)  # fmt: skip
     try:
         options.journal.mkdir(parents=True, exist_ok=True)
-        live = LiveCounters(options.journal, worker)
         writer = JournalWriter(options.journal, metadata, worker=worker)
+        try:
+            live = _alone(options.journal, worker)
+        except BaseException:
+            writer.discard()
+            raise
     except OSError as error:
         raise UsageProblem(f"{options.journal}: the journal cannot be written there: {error.strerror}; name another "
                            "folder") from error  # fmt: skip
     return live, writer if options.recording else NoWriter(writer)
+
+
+def _alone(folder: Path, worker: int) -> LiveCounters:
+    """Make the counters, unless another server sealed its journal here while we started."""
+    if (folder / FILE_NAME).exists():
+        raise UsageProblem(f"{folder}: already holds a journal, which is never overwritten; name another folder")
+    return LiveCounters(folder, worker)
 
 
 class NoWriter(JournalWriter):

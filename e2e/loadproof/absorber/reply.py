@@ -41,11 +41,12 @@ class Reply:
         request = self._request
         request.counted = result
         request.being_counted = False
-        if self._owes_end:
+        server = self._session.server
+        if request.req in server.uncounted:  # it has ended meanwhile, also if it still owed its end
+            server.count_came(request)
+        elif self._owes_end:
             self._owes_end = False
             self._send_end()
-        elif request.how is not None or request.done:
-            self._session.server.count_came(request)
 
     def taken(self, stamp: int) -> None:
         """Take in that the kernel has taken what had to wait."""

@@ -47,6 +47,10 @@ def clock_offset_ns() -> int:
     return real - (before + after) // 2
 
 
+class JournalUnwritable(Exception):
+    """The rows could not be written, for the system's reason (a full disk)."""
+
+
 class Server:
     """The absorber's state, and what is needed to answer and to record.
 
@@ -73,7 +77,7 @@ class Server:
         self.same_plans = lru_cache(PLANS_KEPT)(self._same_plans)
         self.next_req = worker * WORKER_REQUESTS
         self._accepted = 0
-        self._uncounted: dict[int, Request] = {}  # ended, and the prompt's count is still to come
+        self.uncounted: dict[int, Request] = {}  # ended, and the prompt's count is still to come
         self.metrics = Metrics(model)
         self._bodies: dict[bytes, int] = {}  # how often each came
 
@@ -147,13 +151,13 @@ class Server:
         if request.generates:
             self.live.ended += 1
         if request.being_counted:
-            self._uncounted[request.req] = request
+            self.uncounted[request.req] = request
         else:
             self._note_end(request)
 
     def count_came(self, request: Request) -> None:
         """Write the end of a request again, or now, with its prompt's count."""
-        self._uncounted.pop(request.req, None)
+        self.uncounted.pop(request.req, None)
         self._note_end(request)
 
     def _note_end(self, request: Request) -> None:
@@ -170,14 +174,17 @@ class Server:
 
     def _flush(self) -> None:
         self.clock_offset_ns = clock_offset_ns()
-        self.writer.flush(self.clock_offset_ns)
+        try:
+            self.writer.flush(self.clock_offset_ns)
+        except OSError as error:
+            raise JournalUnwritable(error.strerror or str(error)) from error
 
     def tick(self) -> None:
         """Write what there is, also of requests that are not whole or not counted; to be called every 200 ms."""
         for session in self.unnoted:
             session.note_waiting()
         self.unnoted.clear()
-        for request in self._uncounted.values():
+        for request in self.uncounted.values():
             if request.being_counted:
                 request.being_counted = False
                 self._note_end(request)

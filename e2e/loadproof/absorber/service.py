@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -19,9 +20,11 @@ from loadproof.absorber.poller import Poller
 from loadproof.absorber.readiness import allow_descriptors
 from loadproof.absorber.recording import Options, record
 from loadproof.absorber.workers import Inbox, check_workers, working
-from loadproof.errors import BrokenRun, UsageProblem
+from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.record import FILE_NAME
 from loadproof.sealing import seal
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Announced(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +43,7 @@ async def serve(options: Options, announce: Callable[[Announced], None]) -> Path
     Raises UsageProblem when the port cannot be bound, the journal's folder cannot be used or the options do not go
     together, and BrokenRun when our own code failed on the way or the journal cannot be written.
     """
-    check_workers(options.workers, options.profile)
+    check_workers(options.workers, options.profile, recording=options.recording)
     loop = asyncio.get_running_loop()
     stopping = _stop_on_signals(loop)
     listener = _bound(loop, options)
@@ -66,7 +69,7 @@ async def serve(options: Options, announce: Callable[[Announced], None]) -> Path
 
 def _stop_on_signals(loop: asyncio.AbstractEventLoop) -> asyncio.Event:
     stopping = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in STOPPING:
         loop.add_signal_handler(number, stopping.set)
     return stopping
 
@@ -79,15 +82,17 @@ def _gone(loop: asyncio.AbstractEventLoop, lifeline: int, stopping: asyncio.Even
 async def serve_as_worker(options: Options, worker: int, inbox: int) -> None:
     """Serve the connections that come through the descriptor `inbox` until its end of file.
 
+    A signal is no order to a worker, it kills: were its streams closed in order, nobody would see what is missing.
     Raises as `record` does.
     """
-    loop = asyncio.get_running_loop()
-    stopping = _stop_on_signals(loop)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)
+    stopping = asyncio.Event()
     await record(options, stopping, Inbox(inbox, stopping.set), lambda: None, worker=worker)
 
 
 async def _deal(options: Options, stopping: asyncio.Event, listener: Listener, opened: Callable[[], None]) -> None:
-    """Accept, and let workers serve and record. Raises BrokenRun if one of them fails."""
+    """Accept, and let workers serve and record. Raises BrokenRun if one of them fails or is lost."""
     allow_descriptors()
     options.journal.mkdir(parents=True, exist_ok=True)
     arguments = ["--journal", str(options.journal), "--profile-json", options.profile.model_dump_json(), "--model",
@@ -98,11 +103,14 @@ async def _deal(options: Options, stopping: asyncio.Event, listener: Listener, o
         opened()
         asked, lost = asyncio.create_task(stopping.wait()), asyncio.create_task(dealer.one_has_ended())
         await asyncio.wait((asked, lost), return_when=asyncio.FIRST_COMPLETED)
+        was_asked = stopping.is_set()
         for task in (asked, lost):
             task.cancel()
         listener.close()
         poller.close()
         await dealer.stop()
+        if not was_asked:
+            raise BrokenRun("a worker ended although nobody had asked for it; the journal is kept")
 
 
 def _sealed(options: Options) -> Path:
@@ -114,10 +122,8 @@ def _sealed(options: Options) -> Path:
 
 
 def _sealed_if_there_is_room(options: Options) -> None:
-    try:
+    with suppress(OSError, LoadproofError):  # the streams stay, and what was wrong before is told
         seal(options.journal)
-    except OSError:
-        return  # the streams stay, and what was wrong before is told
 
 
 def _bound(loop: asyncio.AbstractEventLoop, options: Options) -> Listener:

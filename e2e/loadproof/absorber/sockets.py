@@ -213,8 +213,8 @@ class Connection:
             return
         on_closed = self.on_closed
         self._end()
+        on_closed()  # it asks what the client has not taken, while the socket can still tell
         self._release()
-        on_closed()
 
     def _end(self) -> None:
         """Stop sending and let go of the owner, which holds us: no cycle is left for a collector."""

@@ -11,38 +11,38 @@ from typing import TYPE_CHECKING
 
 from loadproof.absorber.reply import REASON_CODES, Reply, Row
 from loadproof.absorber.sockets import QUEUE_BYTES
-from loadproof.absorber.wire import CYCLE, LAST_CHUNK, Format, knows_no_chunks, last_events, stream_head
+from loadproof.absorber.wire import CYCLE, LAST_CHUNK, Format, knows_no_chunks, last_events, of_choice, stream_head
 from loadproof.record import COMPLETE
 
 if TYPE_CHECKING:
     from loadproof.absorber.plan import Plan
 
-CHUNKS_A_TURN = 512  # a stream without pacing must not hold the loop until its last token
+CHUNKS_A_TURN = 512  # of all choices: a stream without pacing must not hold the loop until its last token
 OVER = 2**63
 
 
 class _Choice:
     """One choice of a reply: what of it has been handed out, and when its next token is due (ns after arrival)."""
 
-    __slots__ = ("_events", "_gap", "_index", "_last", "_number", "_plan", "due", "first_ns")
+    __slots__ = ("_gap", "_index", "_last", "_number", "_plan", "_tails", "due", "opening")
 
     def __init__(self, number: int, plan: Plan, form: Format) -> None:
         self._number, self._plan, self._index = number, plan, 0
-        self._events = form.events(number)
-        self._last = form.said(number, plan.tokens - 1, plan.finish_reason)
+        self._tails = form.tails
+        self._last = form.tail(plan.tokens - 1, plan.finish_reason)
         self._gap = plan.gap_ns if plan.drawn is None else -1
-        self.first_ns = self.due = plan.first_ns
+        self.due = plan.first_ns
+        self.opening = b""
 
-    def hand_out(self, elapsed: int, arrival: int, opening: bytes, parts: list[bytes], rows: list[Row]) -> None:
-        """Append the events that are due `elapsed` ns after `arrival`, and their rows."""
-        index, due, budget = self._index, self.due, CHUNKS_A_TURN
+    def hand_out(self, elapsed: int, arrival: int, most: int, events: list[bytes], rows: list[Row]) -> None:
+        """Append the events that are due `elapsed` ns after `arrival`, in two halves, and their rows: `most` in all."""
+        index, due, opening = self._index, self.due, self.opening
         last, gap, size_before = self._plan.tokens - 1, self._gap, len(opening)
-        while due <= elapsed and budget:
-            said = self._events[index if index <= CYCLE else (index - 1) % CYCLE + 1] if index < last else self._last
-            rows.append((arrival + due, 1, size_before + len(said), self._number))
-            parts += (opening, said)
+        while due <= elapsed and len(rows) < most:
+            tail = self._tails[index if index <= CYCLE else (index - 1) % CYCLE + 1] if index < last else self._last
+            rows.append((arrival + due, 1, size_before + len(tail), self._number))
+            events += (opening, tail)
             index += 1
-            budget -= 1
             if index > last:
                 due = OVER
             elif gap >= 0:
@@ -70,7 +70,7 @@ class StreamedReply(Reply):
         # HTTP/1.0 knows no chunks: the end of the connection ends the body.
         self._chunked = not knows_no_chunks(request)
         request.close_after |= not self._chunked
-        request.planned_first = self._arrival + min([choice.first_ns for choice in self._choices])
+        request.planned_first = self._arrival + min([choice.due for choice in self._choices])
         session.server.note(request)
         session.server.pacer.at(request.planned_first, self._due)
 
@@ -86,10 +86,11 @@ class StreamedReply(Reply):
         rows: list[Row] = []
         events: list[bytes] = []
         head = b"" if self._opening else self._open(events, rows)
+        most = len(rows) + CHUNKS_A_TURN
         due = OVER
         for choice in self._choices:
             if choice.due <= elapsed:
-                choice.hand_out(elapsed, arrival, self._opening, events, rows)
+                choice.hand_out(elapsed, arrival, most, events, rows)
             due = min(due, choice.due)
         data = head + self._framed(events)
         if due != OVER:
@@ -120,11 +121,12 @@ class StreamedReply(Reply):
         request.status = 200
         form = session.format
         self._opening = form.opening(request.req, session.server.created_at(self._arrival))
-        if form.chat:
-            for number, choice in enumerate(self._choices):
-                said = form.role(number)
-                rows.append((self._arrival + choice.first_ns, 0, len(self._opening) + len(said), number))
-                events += (self._opening, said)
+        role = form.role()
+        for number, choice in enumerate(self._choices):
+            choice.opening = self._opening + of_choice(number)
+            if form.chat:  # all roles leave with the first token
+                rows.append((request.planned_first, 0, len(choice.opening) + len(role), number))
+                events += (choice.opening, role)
         return stream_head(request)
 
     def _framed(self, events: list[bytes]) -> bytes:

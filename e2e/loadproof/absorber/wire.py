@@ -72,20 +72,6 @@ def whole_text(tokens: int) -> bytes:
     return msgspec.json.encode("".join(pieces(tokens)))
 
 
-@lru_cache(maxsize=8192)
-def _said(chat: bool, choice: int, index: int, reason: str | None) -> bytes:  # noqa: FBT001 -- a cache's key
-    """Return what an event says of token `index`, from the value of `choices` to its end."""
-    text = msgspec.json.encode(piece(index))
-    said = b'"delta":{"content":' + text + b"}" if chat else b'"text":' + text
-    finish = msgspec.json.encode(reason)
-    return b'[{"index":%d,%b,"logprobs":null,"finish_reason":%b}]}\n\n' % (choice, said, finish)
-
-
-@lru_cache(maxsize=32)
-def _events(chat: bool, choice: int) -> list[bytes]:  # noqa: FBT001 -- a cache's key
-    return [_said(chat, choice, index, None) for index in range(CYCLE + 1)]
-
-
 class Format:
     """One API's bytes for one served model."""
 
@@ -97,23 +83,22 @@ class Format:
         rest = b'","created":%d,"model":' + name + b',"choices":'
         self._event = b"data: " + base + kind + (b".chunk" if chat else b"") + rest
         self._whole = base + kind + rest
+        # Of tokens 0 to CYCLE; then those of 1 to CYCLE come again.
+        self.tails = [self.tail(index, None) for index in range(CYCLE + 1)]
 
     def opening(self, identity: int, created: int) -> bytes:
         """Return how every event of one reply begins; `identity` is unique, `created` is Unix seconds."""
         return self._event % (identity, created)
 
-    def role(self, choice: int) -> bytes:
-        """Return what chat's first event of a choice says after the opening; it carries no token."""
-        said = b'"delta":{"role":"assistant","content":""}'
-        return b'[{"index":%d,%b,"logprobs":null,"finish_reason":null}]}\n\n' % (choice, said)
+    def role(self) -> bytes:
+        """Return what chat's first event of a choice says, after `of_choice`; it carries no token."""
+        return b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
 
-    def said(self, choice: int, index: int, reason: str | None) -> bytes:
-        """Return what the event of token `index` of a choice says after the opening."""
-        return _said(self.chat, choice, index, reason)
-
-    def events(self, choice: int) -> list[bytes]:
-        """Return what the events of tokens 0 to `CYCLE` of a choice say; later ones say the same as 1 to `CYCLE`."""
-        return _events(self.chat, choice)
+    def tail(self, index: int, reason: str | None) -> bytes:
+        """Return what the event of token `index` says, after `of_choice`."""
+        text = msgspec.json.encode(piece(index))
+        said = b'"delta":{"content":' + text + b"}" if self.chat else b'"text":' + text
+        return said + b',"logprobs":null,"finish_reason":' + msgspec.json.encode(reason) + b"}]}\n\n"
 
     def template(self, tokens: int, reason: str) -> bytes:
         """Return a reply of one choice up to its `usage`, to be filled with (identity, created)."""
@@ -136,6 +121,11 @@ def _choice(chat: bool, index: int, tokens: int, reason: str) -> bytes:  # noqa:
     text = whole_text(tokens)
     said = b'"message":{"role":"assistant","content":' + text + b"}" if chat else b'"text":' + text
     return b'{"index":%d,%b,"logprobs":null,"finish_reason":"%b"}' % (index, said, reason.encode())
+
+
+def of_choice(number: int) -> bytes:
+    """Return what an event says between its opening and its tail."""
+    return b'[{"index":%d,' % number
 
 
 def last_events(opening: bytes, tokens: tuple[int, int] | None) -> bytes:

@@ -3,7 +3,8 @@
 A parent accepts and deals the sockets round-robin over a socket pair to each worker: when every process listened on
 the port itself (SO_REUSEPORT), few connections left some without any. A worker is an absorber without a listener, with
 streams of its own in the same folder; the parent seals them all. Left out: what needs to see every request
-(`needs_one_worker`); judging uses one worker, more are for measuring how much a tool can do.
+(`needs_one_worker`); judging uses one worker, more are for measuring how much a tool can do. A worker that is lost is
+not replaced: what it had recorded or held is missing, so all ends as broken.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import socket
 import struct
 import sys
+from collections import deque
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from loadproof.absorber.profile import Profile
 
 READY_DEADLINE_S = 120.0
-STOP_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 30.0  # half of what the harness gives us: the journal has to be sealed, too
 MOST_WORKERS = 64
+MOST_WAITING = 4096  # connections that no worker has room for
+RETRY_S = 0.001
 _NUMBER = struct.Struct("=Q")
 _READY = b"ready"
 
@@ -37,13 +41,15 @@ def needs_one_worker(profile: Profile) -> str:
     return "draws are keyed by how often a body came before" if profile.draws else ""
 
 
-def check_workers(workers: int, profile: Profile) -> None:
-    """Raise UsageProblem for a number of workers that cannot be, or not with this profile."""
+def check_workers(workers: int, profile: Profile, *, recording: bool = True) -> None:
+    """Raise UsageProblem for a number of workers that cannot be, or not with this profile or without recording."""
     if not 1 <= workers <= MOST_WORKERS:
         raise UsageProblem(f"--workers {workers}: must be between 1 and {MOST_WORKERS}")
     if workers > 1 and (why := needs_one_worker(profile)):
         raise UsageProblem(f"--workers {workers}: this profile needs one worker, because {why}; leave --workers out or "
                            "use constants")  # fmt: skip
+    if workers > 1 and not recording:
+        raise UsageProblem(f"--workers {workers}: workers always record; leave --workers or --no-recording out")
 
 
 class Inbox:
@@ -79,18 +85,45 @@ class Inbox:
 
 
 class Dealer:
-    """The parent's end: the workers, who have begun and are ready."""
+    """The parent's end: the workers, who have begun and are ready.
+
+    It never waits for a worker: one whose inbox is full is passed over, and when all are full up to `MOST_WAITING`
+    connections wait here, in their order. Those beyond are closed, and `stop` tells of them.
+    """
 
     def __init__(self, inboxes: list[socket.socket], processes: list[Process]) -> None:
-        self._inboxes, self._processes = inboxes, processes
-        self._dealt = 0
+        self._loop = asyncio.get_running_loop()
+        self._turns, self._processes = deque(inboxes), processes
+        self._dealt = self._turned_away = 0
+        self._waiting: deque[tuple[int, socket.socket]] = deque()
+        self._retry: asyncio.TimerHandle | None = None
 
     def deal(self, sock: socket.socket) -> None:
-        """Give a connection to the next worker."""
-        inbox = self._inboxes[self._dealt % len(self._inboxes)]
+        """Give a connection to the next worker that has room for it."""
         self._dealt += 1
-        with sock:
-            socket.send_fds(inbox, [_NUMBER.pack(self._dealt)], [sock.fileno()])
+        if not self._waiting and self._given(self._dealt, sock):
+            return
+        if len(self._waiting) == MOST_WAITING:
+            self._turned_away += 1
+            sock.close()
+            return
+        self._waiting.append((self._dealt, sock))
+        self._retry = self._retry or self._loop.call_later(RETRY_S, self._deal_waiting)
+
+    def _given(self, number: int, sock: socket.socket) -> bool:
+        for _ in self._processes:
+            inbox = self._turns[0]
+            self._turns.rotate(-1)
+            with suppress(OSError):  # it is full; or its worker is gone, which ends us all soon
+                socket.send_fds(inbox, [_NUMBER.pack(number)], [sock.fileno()])
+                sock.close()
+                return True
+        return False
+
+    def _deal_waiting(self) -> None:
+        while self._waiting and self._given(*self._waiting[0]):
+            self._waiting.popleft()
+        self._retry = self._loop.call_later(RETRY_S, self._deal_waiting) if self._waiting else None
 
     async def one_has_ended(self) -> None:
         """Wait until a worker is gone, which none should be."""
@@ -102,13 +135,23 @@ class Dealer:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Let the workers come to their ends. Raises BrokenRun if one does not do so well."""
-        for inbox in self._inboxes:
-            inbox.close()
-        for process in self._processes:
-            ended = await process.wait(STOP_DEADLINE_S)
-            if ended.exit_code != 0:
-                raise BrokenRun(f"a worker {ended.says()}\n{tail(process.stderr)}")
+        """Let the workers come to their ends; connections that still wait are closed.
+
+        Raises BrokenRun if a worker does not end well, or connections were turned away.
+        """
+        if self._retry is not None:
+            self._retry.cancel()
+        for closing in (*self._turns, *(sock for _, sock in self._waiting)):
+            closing.close()
+        all_ended = await asyncio.gather(*(process.wait(STOP_DEADLINE_S) for process in self._processes))
+        wrong = [
+            f"a worker {ended.says()}; the journal is kept, without what that worker still had\n{tail(process.stderr)}"
+            for ended, process in zip(all_ended, self._processes, strict=True) if ended.exit_code != 0
+        ]  # fmt: skip
+        if self._turned_away:
+            wrong.append(f"{self._turned_away} connections were closed because no worker took them; use more --workers")
+        if wrong:
+            raise BrokenRun("\n".join(wrong))
 
 
 @asynccontextmanager
@@ -142,4 +185,3 @@ async def _ready(inbox: socket.socket, process: Process) -> None:
         said = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(inbox, 16), READY_DEADLINE_S)
     if said != _READY:
         raise BrokenRun(f"a worker did not get ready\n{tail(process.stderr)}")
-    inbox.setblocking(True)  # noqa: FBT003 -- the standard library's own signature

@@ -1,10 +1,10 @@
 """count: did exactly the asked requests arrive, each once, and nothing else?
 
 Null hypothesis: n generation requests after the declared leading extras are trimmed, no body twice where the
-case says that prompts are unique, none after the tool's process was gone (later than our own worst lateness, where
-arrivals are stamped by our reads), no request that we do not recognise.
+case says that prompts are unique, none after the tool's process was gone (a request whose arrival is our own read may
+come later by our worst known lateness, of writes and of reads), no request that we do not recognise.
 All exact, from n = 0 on; no false alarms. Cannot see: an end of the tool that nobody told us (no finding then), a
-repeated prompt in a body that differs elsewhere. Left out: what was in the requests (payload); a count by duration,
+repeated prompt in a body that differs elsewhere, how late an unstamped read was while nothing was due. Left out: what was in the requests (payload); a count by duration,
 which is `unsupported`.
 """
 
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Question, exact
+from loadproof.checks.question import EVIDENCE, Question, exact
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
-    from loadproof.load.instrument import Timekeeping
+    from loadproof.load.measured import Load
 
 
 def findings(question: Question) -> Iterator[Finding]:
@@ -41,13 +41,14 @@ def findings(question: Question) -> Iterator[Finding]:
                 detail=told)  # fmt: skip
     ended = question.load.tool_ended_ns
     if ended is not None:
-        late = int(np.count_nonzero(requests.start_ns > ended + _read_late_ns(question.load.timekeeping)))
+        late = _after(question.trimmed(), ended)
         yield exact("count.after_end", "none after the tool has ended", "0 late", f"{late} late", n=requests.n)
 
 
-def _read_late_ns(kept: Timekeeping) -> int:
-    """Return how long a request may have waited for our read, which is its arrival where the kernel gave no stamp."""
-    return 0 if kept.stamped >= KERNEL_STAMPED else round(kept.late_max_s * 1e9)
+def _after(load: Load, ended_ns: int) -> int:
+    """Return how many requests came after the end; one that the kernel did not stamp may have waited for our read."""
+    waited = np.where(load.kernel, 0, round(load.timekeeping.worst_s * 1e9))
+    return int(np.count_nonzero(load.requests.start_ns > ended_ns + waited))
 
 
 def _number(question: Question) -> Finding:

@@ -1,23 +1,29 @@
 """instrument: was the absorber itself on time, so that the other findings may rest on it?
 
-Late when the p99 lateness of chunks (ours, not a slow client's) is above max(1 ms, 5 % of the interval), or
-more than 1 % of requests had a loop lag above 5 ms, or the clock jumped by more than 1 ms.
-`weighed` then turns failures that rest on our writes into unclear: concurrency, and a rate with a cap, when it was
-late; any rate, and arrivals, when the clock jumped, or when arrivals were stamped by our own reads and the loop once
-stood still for so long (1 % of the span, the floor of every rate finding) that this could be the deviation. Count and
-payload keep theirs, and a pass stays a pass. No hypothesis is tested here: bounds, from one chunk on. Cannot see:
-a loop that stood still while nothing was due.
+Late when the p99 lateness of chunks (ours, not a slow client's) is above max(1 ms, 5 % of the interval), or more than
+1 % of the requests that the kernel stamped had a loop lag above 5 ms, or the clock jumped by more than 1 ms. Where the
+kernel stamped no arrival, none rests on that clock, and its jump does not count.
+`weighed` then turns failures that may be our own doing into unclear. All of them: when the clock jumped. Concurrency,
+and a rate with a cap: when we were late. Any other rate: when more than 1 % of arrivals were stamped by our own reads
+and the loop once stood still for so long (by its writes or its stamped reads; 1 % of the span, the floor of every rate
+finding) that this could be the deviation. Arrivals: whenever more than 1 % were stamped by our own reads, because a
+loop that reads late while nothing is due leaves no trace, and then groups and silences may be ours. Slots, which are
+exact: when a clock that was off by its largest jump, however small, could have made the peak of what was asked.
+Count and payload keep theirs, and a pass stays a pass. No hypothesis is tested here: bounds, from one chunk or stamp
+on. Cannot see: a loop that stood still while nothing was due and the kernel stamped nothing; that a lag is the doing of
+a client that pipelines more than 1 MiB ahead, which is not read on until its replies have left.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Question
-from loadproof.expected import RateLoad
+from loadproof.expected import ConcurrencyLoad, RateLoad
 from loadproof.load.arrivals import span_s
 from loadproof.verdict import Finding, Outcome
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 
 CLOCK_JUMP_S = 0.001
 LATE = "loadproof's own server was late here (a busy machine?); a failure that rests on that would be unclear"
+QUIETER = "run again on a quieter machine"
 LATE_READS = 0.01
 STANDSTILL = 0.01
 
@@ -35,33 +42,70 @@ def late_bound_s(kept: Timekeeping) -> float:
     return max(0.001, 0.05 * kept.interval_s)
 
 
-def was_late(kept: Timekeeping) -> bool:
-    """Return whether writes or reads were late."""
-    return kept.late_p99_s > late_bound_s(kept) or kept.late_reads > LATE_READS
+def writes_late(kept: Timekeeping) -> bool:
+    """Return whether writes were late."""
+    return kept.late_p99_s > late_bound_s(kept)
+
+
+def reads_late(kept: Timekeeping) -> bool:
+    """Return whether reads were late, where the kernel tells."""
+    return kept.late_reads > LATE_READS
 
 
 def clock_jumped(kept: Timekeeping) -> bool:
-    """Return whether the clock jumped."""
-    return kept.clock_jump_s > CLOCK_JUMP_S
+    """Return whether the clock that the kernel stamped arrivals by jumped."""
+    return kept.stamps > 0 and kept.clock_jump_s > CLOCK_JUMP_S
 
 
 def findings(question: Question) -> Iterator[Finding]:
-    """Yield the instrument findings; lateness does not count by itself, only through `weighed`."""
+    """Yield the instrument findings; lateness and lag do not count by themselves, only through `weighed`."""
     kept = question.load.timekeeping
-    detail = "" if kept.chunks else "it wrote nothing, so nothing is known of its punctuality"
-    if was_late(kept):
-        reads = f"; {kept.late_reads:.1%} of its reads were more than 5 ms late" if kept.late_reads else ""
-        detail = f"{LATE}{reads}"
-    shown = f"{kept.late_p50_s * 1e3:.2f}, {kept.late_p99_s * 1e3:.2f}, {kept.late_max_s * 1e3:.1f} ms"
-    yield Finding(check="instrument.lateness", requirement="we wrote on time (p50, p99, max)",
-                  expected=f"p99 <= {late_bound_s(kept) * 1e3:.1f} ms", measured=shown,
-                  outcome=Outcome.UNCLEAR if detail else Outcome.PASS, n=kept.chunks, counted=False,
-                  evidence=EVIDENCE, detail=detail)  # fmt: skip
+    yield _lateness(kept)
+    yield _lag(kept)
     yield from _other_profile(question)
-    jumped = clock_jumped(kept)
+    jumped = kept.clock_jump_s > CLOCK_JUMP_S
+    unused = "" if kept.stamps else "the kernel stamped no arrival, so none rests on this clock"
     yield Finding(check="instrument.clock", requirement="the clock did not jump",
                   expected=f"<= {CLOCK_JUMP_S * 1e3:g} ms", measured=f"{kept.clock_jump_s * 1e3:.3f} ms",
-                  outcome=Outcome.UNCLEAR if jumped else Outcome.PASS, n=2, evidence=EVIDENCE)  # fmt: skip
+                  outcome=Outcome.UNCLEAR if jumped else Outcome.PASS, n=kept.stamps, counted=kept.stamps > 0,
+                  evidence=EVIDENCE, detail=unused if jumped else "")  # fmt: skip
+
+
+def _lateness(kept: Timekeeping) -> Finding:
+    detail = ""
+    if writes_late(kept):
+        detail = LATE
+    elif not kept.chunks:
+        what = "nothing that did not have to wait for a slow client" if kept.waited else "nothing"
+        detail = f"it wrote {what}, so nothing is known of its punctuality"
+    return Finding(check="instrument.lateness", requirement="we wrote on time (p50, p99, max)",
+                   expected=f"p99 <= {late_bound_s(kept) * 1e3:.1f} ms",
+                   measured=_shown(kept.late_p50_s, kept.late_p99_s, kept.late_max_s),
+                   outcome=Outcome.UNCLEAR if detail else Outcome.PASS, n=kept.chunks, counted=False,
+                   evidence=EVIDENCE, detail=detail)  # fmt: skip
+
+
+def _lag(kept: Timekeeping) -> Finding:
+    measured = f"{_shown(kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s)}; {_stamped(kept)} stamped"
+    detail = ""
+    if reads_late(kept):
+        detail = f"{LATE}; {kept.late_reads:.1%} of its reads were more than 5 ms late"
+    elif kept.stamped < KERNEL_STAMPED:
+        detail = (f"the kernel stamped {_stamped(kept)} of the arrivals; how late we read the others is not known, and "
+                  "their arrival is our own read")  # fmt: skip
+    return Finding(check="instrument.lag", requirement="we read on time (p50, p99, max)",
+                   expected="<= 1% above 5 ms", measured=measured if kept.stamps else "no arrival stamped",
+                   outcome=Outcome.UNCLEAR if detail else Outcome.PASS, n=kept.stamps, counted=False,
+                   evidence=EVIDENCE, detail=detail)  # fmt: skip
+
+
+def _shown(p50: float, p99: float, worst: float) -> str:
+    return f"{p50 * 1e3:.2f}, {p99 * 1e3:.2f}, {worst * 1e3:.1f} ms"
+
+
+def _stamped(kept: Timekeeping) -> str:
+    """Return the share of kernel stamps, rounded down: 100 % means all."""
+    return f"{math.floor(kept.stamped * 1000) / 10:g}%"
 
 
 def _other_profile(question: Question) -> Iterator[Finding]:
@@ -75,15 +119,31 @@ def _other_profile(question: Question) -> Iterator[Finding]:
                       evidence=EVIDENCE, detail="serve with the case's own profile, or judge another case")  # fmt: skip
 
 
-def _doubtful(question: Question) -> tuple[str, ...]:
-    """Return the beginnings of the names of checks whose failures this instrument cannot carry."""
+def _doubtful(question: Question) -> dict[str, str]:
+    """Return why this instrument cannot carry a failure, by the beginning of the names of its checks."""
     kept, asked = question.load.timekeeping, question.expected.load
-    stood_still = kept.late_max_s > STANDSTILL * _span_s(question)
-    arrivals = clock_jumped(kept) or (kept.stamped < KERNEL_STAMPED and stood_still)
-    writes = clock_jumped(kept) or was_late(kept)
-    rates = writes if isinstance(asked, RateLoad) and asked.cap is not None else arrivals
-    resting = {"concurrency.": writes, "rate.": rates, "arrivals.": arrivals}
-    return tuple(name for name, doubtful in resting.items() if doubtful)
+    own_reads = kept.stamped < KERNEL_STAMPED
+    if clock_jumped(kept):
+        return dict.fromkeys(("concurrency.", "rate.", "arrivals."), f"our clock jumped; {QUIETER}")
+    doubtful = {}
+    if writes_late(kept) or reads_late(kept):
+        doubtful["concurrency."] = f"our own server was late; {QUIETER}"
+    elif isinstance(asked, ConcurrencyLoad) and _clock_may_be_it(question, asked.concurrency):
+        doubtful["concurrency.slots"] = f"our clock moved by {kept.clock_jump_s * 1e6:.1f} us, which can make it"
+    if isinstance(asked, RateLoad) and asked.cap is not None:
+        doubtful |= {"rate.": reason for reason in doubtful.values()}
+    elif own_reads and kept.worst_s > STANDSTILL * _span_s(question):
+        doubtful["rate."] = f"we stamped the arrivals ourselves and stood still for {kept.worst_s:.3g} s; {QUIETER}"
+    if own_reads:
+        doubtful["arrivals."] = (f"the kernel stamped {_stamped(kept)} of the arrivals, and our own late reads look the "
+                                 "same; run it where the kernel stamps what it receives (Linux, no sandbox)")  # fmt: skip
+    return doubtful
+
+
+def _clock_may_be_it(question: Question, asked: int) -> bool:
+    """Return whether the clock's largest jump could hide a peak exactly as asked."""
+    low, high = question.trimmed().peaks_with_clock_off()
+    return low <= asked <= high
 
 
 def _span_s(question: Question) -> float:
@@ -94,11 +154,12 @@ def _span_s(question: Question) -> float:
 
 
 def weighed(found: Iterable[Finding], question: Question) -> Iterator[Finding]:
-    """Yield the findings; a failure that rests on a late instrument becomes unclear."""
+    """Yield the findings; a failure that may be the instrument's own becomes unclear."""
     doubtful = _doubtful(question)
     for finding in found:
-        if finding.outcome is Outcome.FAIL and finding.check.startswith(doubtful):
-            why = "would fail, but the instrument was late or its clock jumped; run again on a quieter machine"
-            yield msgspec.structs.replace(finding, outcome=Outcome.UNCLEAR, detail=f"{why}. {finding.detail}".strip())
+        why = next((why for name, why in doubtful.items() if finding.check.startswith(name)), "")
+        if finding.outcome is Outcome.FAIL and why:
+            detail = f"would fail, but {why}. {finding.detail}".strip()
+            yield msgspec.structs.replace(finding, outcome=Outcome.UNCLEAR, detail=detail)
         else:
             yield finding

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loadproof.verdict import Finding, Outcome
@@ -28,7 +28,7 @@ class Question:
 
     def trimmed(self) -> Load:
         """Return the load without the declared leading extras."""
-        return replace(self.load, requests=self.load.requests.without_leading(self.declared.leading_extra_requests))
+        return self.load.without_leading(self.declared.leading_extra_requests)
 
 
 def exact(check: str, requirement: str, expected: str, measured: str, *, n: int, detail: str = "") -> Finding:

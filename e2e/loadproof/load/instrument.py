@@ -1,7 +1,9 @@
 """Was the absorber itself on time?
 
 Lateness is actual minus planned write of each chunk, where no slow client made it wait; lag is our read
-minus the kernel's arrival stamp, where there is one. Left out: what is too late (the checks).
+minus the kernel's arrival stamp, where there is one. A client that pipelines more than 1 MiB ahead of its replies is
+not read on: the lag of such a request is the client's own doing, and is counted as ours all the same. Left out: what
+is too late (the checks).
 """
 
 from __future__ import annotations
@@ -21,19 +23,30 @@ if TYPE_CHECKING:
 class Timekeeping:
     """Lateness in seconds over `chunks` chunks; `interval_s` is the median planned gap inside streams.
 
-    `late_reads` is the share of requests with a loop lag above 5 ms, among those with a kernel stamp;
-    `stamped` the share that has one. `clock_jump_s` is the largest change of CLOCK_REALTIME - CLOCK_MONOTONIC from one
-    flush of the journal to the next.
+    `waited` chunks are of requests whose client did not read, and not among the `chunks`. Lag in seconds over the
+    `stamps` requests that the kernel stamped, `stamped` their share of all, `late_reads` the share of them with a lag
+    above 5 ms. All zero where there is none. `clock_jump_s` is the largest change of CLOCK_REALTIME - CLOCK_MONOTONIC
+    from one flush of the journal to the next.
     """
 
     chunks: int
+    waited: int
     late_p50_s: float
     late_p99_s: float
     late_max_s: float
     interval_s: float
+    stamps: int
     stamped: float
+    lag_p50_s: float
+    lag_p99_s: float
+    lag_max_s: float
     late_reads: float
     clock_jump_s: float
+
+    @property
+    def worst_s(self) -> float:
+        """The longest that a write or a read is known to have waited for us, in seconds."""
+        return max(self.late_max_s, self.lag_max_s)
 
 
 LATE_READ_NS = 5_000_000
@@ -52,14 +65,26 @@ def measure_timekeeping(journal: Journal) -> Timekeeping:
     gaps = gaps[inside & (gaps > 0)]
     stamped = np.asarray(journal.table["arrival_kernel"].to_numpy(), dtype=np.bool_)
     lag = (journal.int_column("read_ns") - journal.int_column("arrival_ns"))[stamped]
-    p50, p99, worst = np.percentile(late, [50, 99, 100]).tolist() if len(late) else (0.0, 0.0, 0.0)
+    late_p50, late_p99, late_max = _percentiles(late)
+    lag_p50, lag_p99, lag_max = _percentiles(lag / 1e9)
     return Timekeeping(
         chunks=len(late),
-        late_p50_s=p50,
-        late_p99_s=p99,
-        late_max_s=worst,
+        waited=int(np.count_nonzero(blocked)),
+        late_p50_s=late_p50,
+        late_p99_s=late_p99,
+        late_max_s=late_max,
         interval_s=float(np.median(gaps)) / 1e9 if len(gaps) else 0.0,
+        stamps=len(lag),
         stamped=float(stamped.mean()) if len(stamped) else 0.0,
+        lag_p50_s=lag_p50,
+        lag_p99_s=lag_p99,
+        lag_max_s=lag_max,
         late_reads=float(np.mean(lag > LATE_READ_NS)) if len(lag) else 0.0,
         clock_jump_s=journal.metadata.clock_jump_ns / 1e9,
     )
+
+
+def _percentiles(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float]:
+    """Return p50, p99 and the maximum."""
+    p50, p99, worst = np.percentile(seconds, [50, 99, 100]).tolist() if len(seconds) else (0.0, 0.0, 0.0)
+    return p50, p99, worst

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from loadproof.load.concurrency import InFlight, in_flight
 from loadproof.load.instrument import Timekeeping, measure_timekeeping
-from loadproof.load.requests import Requests, measure_requests
+from loadproof.load.requests import Bools, Requests, generation_rows, measure_requests
 
 if TYPE_CHECKING:
     from loadproof.journal import Journal
@@ -18,13 +20,15 @@ class Load:
     """What was offered.
 
     `model` is the served name, `profile` what the server was told, `tool_ended_ns` when the tool's process was gone,
-    if known; `counted`: whether it counted the prompts' tokens.
+    if known; `counted`: whether it counted the prompts' tokens. `kernel` has an entry per request: whether its arrival
+    is the kernel's stamp; where it is not, it is our own read.
     """
 
     requests: Requests
     timekeeping: Timekeeping
     model: str
     profile: dict[str, object]
+    kernel: Bools
     tool_ended_ns: int | None = None
     counted: bool = True
 
@@ -33,9 +37,25 @@ class Load:
         """The in-flight concurrency of all requests."""
         return in_flight(self.requests)
 
+    def without_leading(self, count: int) -> Load:
+        """Return the load without the first `count` requests."""
+        return replace(self, requests=self.requests.without_leading(count), kernel=self.kernel[count:])
+
+    def peaks_with_clock_off(self) -> tuple[int, int]:
+        """Return the smallest and the largest peak in flight, had each kernel stamp been off by the clock's jump.
+
+        Ends are of another clock: what comes later is in flight for a shorter time, so these two bound the true peak.
+        """
+        off = np.where(self.kernel, round(self.timekeeping.clock_jump_s * 1e9), 0)
+        low, high = (
+            in_flight(replace(self.requests, start_ns=self.requests.start_ns + shift)).peak for shift in (off, -off)
+        )
+        return low, high
+
 
 def measure(journal: Journal, *, tool_ended_ns: int | None = None) -> Load:
     """Measure a journal."""
     told = journal.metadata
-    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile, tool_ended_ns,
-                told.counts_prompts)  # fmt: skip
+    kernel = generation_rows(journal).table["arrival_kernel"].to_numpy()
+    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile,
+                np.asarray(kernel, dtype=np.bool_), tool_ended_ns, told.counts_prompts)  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 from loadproof.load.arrivals import end_point_rate, half_lag_rate, span_s
 
 if TYPE_CHECKING:
+    from loadproof.load.instrument import Timekeeping
     from loadproof.load.measured import Load
     from loadproof.load.requests import Requests
 
@@ -49,8 +50,20 @@ def offered(load: Load) -> list[tuple[str, str]]:
         ("bare prompt tokens", spread(_or_none(requests.bare_prompt_tokens.tolist()))),
         ("repeated bodies", f"{requests.n - len(set(requests.digests))}"),
         ("other fields", spread(requests.extra_fields)),
-        ("our lateness", f"p50 {kept.late_p50_s * 1e3:.2f} ms, p99 {kept.late_p99_s * 1e3:.2f} ms"),
+        ("our lateness", _percentiles(kept.late_p50_s, kept.late_p99_s, kept.late_max_s)),
+        ("our lag", _lag(kept)),
     ]
+
+
+def _percentiles(p50: float, p99: float, worst: float) -> str:
+    return f"p50 {p50 * 1e3:.2f} ms, p99 {p99 * 1e3:.2f} ms, max {worst * 1e3:.1f} ms"
+
+
+def _lag(kept: Timekeeping) -> str:
+    if not kept.stamps:
+        return "not known: the kernel stamped no arrival"
+    shown = _percentiles(kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s)
+    return f"{shown}; the kernel stamped {kept.stamped:.1%} of the arrivals"
 
 
 def _or_none(values: list[int]) -> list[int | None]:

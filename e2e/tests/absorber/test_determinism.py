@@ -42,7 +42,7 @@ def bodies(absorber: Absorber) -> list[tuple[str, dict[str, Any]]]:
         ("/v1/completions", absorber.body(prompt=f"p {k}", max_tokens=20, stream=bool(k % 2), n=1 + k % 3 // 2))
         for k in range(DISTINCT)
     ]
-    made += [("/v1/chat/completions", chat | {"stream": bool(k % 2)}) for k in range(4)]
+    made += [("/v1/chat/completions", chat | {"stream": bool(k % 2), "n": 1 + k}) for k in range(4)]
     return made + [made[1]] * REPEATED
 
 
@@ -65,6 +65,7 @@ def plans(folder: Path) -> Plans:
     found: Plans = {}
     for row in read_journal(folder).table.to_pylist():
         assert row["how_ended"] == COMPLETE
+        assert min(row["late_ns"]) >= 0  # nothing is written before its plan, of no choice
         offsets = tuple(planned - row["arrival_ns"] for planned in row["planned_ns"])
         key = (row["digest"], row["occurrence"])
         assert key not in found

@@ -161,7 +161,7 @@ async def test_nothing_of_a_request_outlives_its_connection(served: Served) -> N
     assert server.next_req == read_journal(folder).table.num_rows == 1 + 5 * A_ROUND
     assert not server._sessions
     assert not server.unnoted
-    assert not server._uncounted
+    assert not server.uncounted
 
 
 @pytest.mark.asyncio

@@ -20,7 +20,7 @@ BY_RANK = (
     "verdict plain_words yaml_text words cache live host chat_template record ended interruptible",
     "process_tree warden log_tail",
     "tools.names absorber.profile warden_link",
-    "stream_file",
+    "stream_file packed_rows",
     "streams raw_request",
     "parts",
     "merging",

@@ -20,6 +20,7 @@ from loadproof.absorber.wire import (
     USUAL_STREAM_HEAD,
     Format,
     last_events,
+    of_choice,
     piece,
     sized_head,
     stream_head,
@@ -34,7 +35,7 @@ IDENTITY, CREATED = 0xAB, 1_700_000_000
 
 def token_event(index: int, reason: str | None, *, chat: bool, choice: int = 0, model: str = MODEL) -> bytes:
     form = Format(model, chat=chat)
-    return form.opening(IDENTITY, CREATED) + form.said(choice, index, reason)
+    return form.opening(IDENTITY, CREATED) + of_choice(choice) + form.tail(index, reason)
 
 
 def test_one_token_event_of_completions_to_the_byte() -> None:
@@ -55,7 +56,7 @@ def test_the_last_token_event_of_chat_to_the_byte() -> None:
 
 def test_chat_begins_with_a_role_and_no_token() -> None:
     form = Format(MODEL, chat=True)
-    (choice,) = event_of(form.opening(IDENTITY, CREATED) + form.role(2))["choices"]
+    (choice,) = event_of(form.opening(IDENTITY, CREATED) + of_choice(2) + form.role())["choices"]
     assert choice == {
         "index": 2,
         "delta": {"role": "assistant", "content": ""},
@@ -86,11 +87,10 @@ def test_any_model_and_token_arrive_as_they_are_and_on_one_line(model: str, inde
 @pytest.mark.parametrize("chat", [False, True])
 def test_the_events_that_repeat_are_those_of_each_token(*, chat: bool) -> None:
     form = Format(MODEL, chat=chat)
-    events = form.events(1)
-    assert len(events) == CYCLE + 1
+    assert len(form.tails) == CYCLE + 1
     for index in (0, 1, 2, CYCLE, CYCLE + 1, 2 * CYCLE, 2 * CYCLE + 7):
         place = index if index <= CYCLE else (index - 1) % CYCLE + 1
-        assert events[place] == form.said(1, index, None)
+        assert form.tails[place] == form.tail(index, None)
 
 
 @pytest.mark.parametrize("chat", [False, True])
