@@ -26,8 +26,6 @@ from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import Host
 from loadproof.placement import Placement
 
-_JUDGE_AGAIN = "`loadproof judge` on its folder makes it again"
-
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: everything about it that is not in the journal or in the tool's own files.

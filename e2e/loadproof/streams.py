@@ -8,7 +8,6 @@ absorber), and reading (parts.py, sealing.py).
 
 from __future__ import annotations
 
-import struct
 import uuid
 from array import array
 from collections.abc import Sequence

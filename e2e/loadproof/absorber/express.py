@@ -99,7 +99,9 @@ class Express:
         stamp = connection.write(data)
         if stamp:
             tokens, reason, size = prepared.tokens, prepared.reason, prepared.size
-            chunk = prepared.note_several(server.writer, req, arrival, stamp) if prepared.chunks > 1 else size
+            chunk = size if prepared.single else 0
+            if not chunk:
+                prepared.note(session, req, arrival, stamp, size)
             raw = head.kept + content
             server.writer.at_once.append(
                 (req, connection.number, nth, arrival, kernel, read_ns, raw, stamp, tokens, size, chunk, reason)

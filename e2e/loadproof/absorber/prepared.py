@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loadproof.absorber.reply import REASON_CODES, Reply
 from loadproof.absorber.wire import DONE, LAST_CHUNK, USUAL_HEAD, USUAL_STREAM_HEAD, Format, of_choice, usage_json
 from loadproof.record import COMPLETE
-from loadproof.streams import JournalWriter, SameTimeChunks
+from loadproof.streams import SameTimeChunks
 
 if TYPE_CHECKING:
     from loadproof.absorber.plan import Plan
@@ -32,7 +32,8 @@ class Prepared:
     def __init__(self, form: Format, plan: Plan, *, stream: bool, usage: bool, same: int | None = None) -> None:
         self.form, self.plan, self.stream, self._usage = form, plan, stream, usage
         self.tokens, self.reason = plan.tokens, REASON_CODES[plan.finish_reason]
-        self.chunks = plan.tokens if stream and same is None else 1
+        self.single = not stream or same is not None  # one chunk in the journal
+        self.chunks = 1 if self.single else plan.tokens  # with tokens
         self.same = b""
         self._made = self._streamed() if stream else self._whole()
         if same is not None:
@@ -74,15 +75,10 @@ class Prepared:
         size = len(data)
         return USUAL_HEAD % size + data, size
 
-    def note_several(self, writer: JournalWriter, req: int, planned: int, stamp: int) -> int:
-        """Write the rows of a stream's chunks; return 0."""
-        writer.same_time_chunks(self._rows, req, planned, stamp)
-        return 0
-
     def note(self, session: Session, req: int, planned: int, stamp: int, size: int) -> None:
         """Write the rows of its chunks; `stamp` 0: they were never taken."""
         writer = session.server.writer
-        if self.stream and not self.same:
+        if not self.single:
             writer.same_time_chunks(self._rows, req, planned, stamp)
         else:
             writer.chunk(req, planned, stamp, self.tokens, size, 0)

@@ -24,20 +24,20 @@ OVER = 2**63
 class _Choice:
     """One choice of a reply: what of it has been handed out, and when its next token is due (ns after arrival)."""
 
-    __slots__ = ("_gap", "_index", "_last", "_number", "_plan", "_tails", "due", "opening")
+    __slots__ = ("_last", "_number", "_plan", "_tails", "due", "gap", "index", "last", "opening")
 
     def __init__(self, number: int, plan: Plan, form: Format) -> None:
-        self._number, self._plan, self._index = number, plan, 0
+        self._number, self._plan, self.index, self.last = number, plan, 0, plan.tokens - 1
         self._tails = form.tails
         self._last = form.tail(plan.tokens - 1, plan.finish_reason)
-        self._gap = plan.gap_ns if plan.drawn is None else -1
+        self.gap = plan.gap_ns if plan.drawn is None else -1
         self.due = plan.first_ns
         self.opening = b""
 
     def hand_out(self, elapsed: int, arrival: int, most: int, events: list[bytes], rows: list[Row]) -> None:
         """Append the events that are due `elapsed` ns after `arrival`, in two halves, and their rows: `most` in all."""
-        index, due, opening = self._index, self.due, self.opening
-        last, gap, size_before = self._plan.tokens - 1, self._gap, len(opening)
+        index, due, opening = self.index, self.due, self.opening
+        last, gap, size_before = self.last, self.gap, len(opening)
         while due <= elapsed and len(rows) < most:
             tail = self._tails[index if index <= CYCLE else (index - 1) % CYCLE + 1] if index < last else self._last
             rows.append((arrival + due, 1, size_before + len(tail), self._number))
@@ -49,13 +49,19 @@ class _Choice:
                 due += gap
             else:
                 due = self._plan.due_ns(index)
-        self._index, self.due = index, due
+        self.index, self.due = index, due
+
+    def one(self) -> bytes:
+        """Return the event that is due, which is not the last, and go on to the next."""
+        index = self.index
+        self.index, self.due = index + 1, self.due + self.gap
+        return self.opening + self._tails[index if index <= CYCLE else (index - 1) % CYCLE + 1]
 
 
 class StreamedReply(Reply):
     """One that is streamed."""
 
-    __slots__ = ("_choices", "_chunked", "_connection", "_end_bytes", "_opening", "_over", "_times", "_unsent")
+    __slots__ = ("_choices", "_chunked", "_connection", "_end_bytes", "_only", "_opening", "_times", "_unsent")
 
     def start(self) -> None:
         """Set its first deadline."""
@@ -64,7 +70,7 @@ class StreamedReply(Reply):
         self._choices = [_Choice(number, plan, session.format) for number, plan in enumerate(self._plans)]
         self._end_bytes = 0
         self._opening = b""
-        self._over = False
+        self._only = self._choices[0] if len(self._choices) == 1 and self._choices[0].gap > 0 else None
         self._times: list[int] = []
         self._unsent: deque[tuple[list[Row], bool]] | None = None
         # HTTP/1.0 knows no chunks: the end of the connection ends the body.
@@ -83,6 +89,9 @@ class StreamedReply(Reply):
             return None
         arrival = self._arrival
         elapsed = time.monotonic_ns() - arrival
+        only = self._only
+        if only is not None and self._opening and only.index < only.last and only.due + only.gap > elapsed >= only.due:
+            return self._one(only)
         rows: list[Row] = []
         events: list[bytes] = []
         head = b"" if self._opening else self._open(events, rows)
@@ -101,17 +110,37 @@ class StreamedReply(Reply):
         self._write(data + self._end() if ends else data, rows, ends=ends)
         return None
 
+    def _one(self, choice: _Choice) -> int:
+        """Write the one event that is due, as it is nearly always: the short way. Return when the next is."""
+        planned, request = self._arrival + choice.due, self._request
+        event = choice.one()
+        size = len(event)
+        data = b"%x\r\n%b\r\n" % (size, event) if self._chunked else event
+        stamp = self._connection.write(data)
+        if stamp:
+            self._session.server.writer.chunk(request.req, planned, stamp, 1, size, 0)
+            request.tokens += 1
+            request.size += size
+            self._times.append(stamp)
+        else:
+            self._wait([(planned, 1, size, 0)], ends=False)
+        return self._arrival + choice.due
+
     def _write(self, data: bytes, rows: list[Row], *, ends: bool) -> None:
-        connection = self._connection
-        stamp = connection.write(data)
+        stamp = self._connection.write(data)
         if stamp:
             self._taken(rows, stamp, ends=ends)
-        elif connection.closed:
-            self._note(rows, 0)
         else:
-            if self._unsent is None:
-                self._unsent = deque()
-            self._unsent.append((rows, ends))
+            self._wait(rows, ends=ends)
+
+    def _wait(self, rows: list[Row], *, ends: bool) -> None:
+        """Keep the rows of what could not be written at once, or note that it never will be."""
+        if self._connection.closed:
+            self._note(rows, 0)
+            return
+        if self._unsent is None:
+            self._unsent = deque()
+        self._unsent.append((rows, ends))
 
     def _resume(self) -> None:
         self._session.server.pacer.at(time.monotonic_ns(), self._due)

@@ -111,7 +111,7 @@ class Dealer:
         self._retry = self._retry or self._loop.call_later(RETRY_S, self._deal_waiting)
 
     def _given(self, number: int, sock: socket.socket) -> bool:
-        for _ in self._processes:
+        for _ in range(len(self._turns)):
             inbox = self._turns[0]
             self._turns.rotate(-1)
             with suppress(OSError):  # it is full; or its worker is gone, which ends us all soon

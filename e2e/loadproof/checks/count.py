@@ -4,8 +4,8 @@ Null hypothesis: n generation requests after the declared leading extras are tri
 case says that prompts are unique, none after the tool's process was gone (a request whose arrival is our own read may
 come later by our worst known lateness, of writes and of reads), no request that we do not recognise.
 All exact, from n = 0 on; no false alarms. Cannot see: an end of the tool that nobody told us (no finding then), a
-repeated prompt in a body that differs elsewhere, how late an unstamped read was while nothing was due. Left out: what was in the requests (payload); a count by duration,
-which is `unsupported`.
+repeated prompt in a body that differs elsewhere, how late an unstamped read was while nothing was due. Left out: what
+was in the requests (payload); a count by duration, which is `unsupported`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ a client that pipelines more than 1 MiB ahead, which is not read on until its re
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -50,6 +49,11 @@ def writes_late(kept: Timekeeping) -> bool:
 def reads_late(kept: Timekeeping) -> bool:
     """Return whether reads were late, where the kernel tells."""
     return kept.late_reads > LATE_READS
+
+
+def was_late(kept: Timekeeping) -> bool:
+    """Return whether writes or reads were late."""
+    return writes_late(kept) or reads_late(kept)
 
 
 def clock_jumped(kept: Timekeeping) -> bool:
@@ -86,14 +90,16 @@ def _lateness(kept: Timekeeping) -> Finding:
 
 
 def _lag(kept: Timekeeping) -> Finding:
-    measured = f"{_shown(kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s)}; {_stamped(kept)} stamped"
+    measured = f"{_shown(kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s)} of {kept.stamped_share}"
     detail = ""
     if reads_late(kept):
         detail = f"{LATE}; {kept.late_reads:.1%} of its reads were more than 5 ms late"
+    elif not kept.stamps:
+        detail = "the kernel stamped no arrival, so how late we read is not known; an arrival is our own read"
     elif kept.stamped < KERNEL_STAMPED:
-        detail = (f"the kernel stamped {_stamped(kept)} of the arrivals; how late we read the others is not known, and "
-                  "their arrival is our own read")  # fmt: skip
-    return Finding(check="instrument.lag", requirement="we read on time (p50, p99, max)",
+        detail = (f"the kernel stamped {kept.stamped_share} of the arrivals; the others are our own reads, and how "
+                  "late those were is not known")  # fmt: skip
+    return Finding(check="instrument.lag", requirement="lag of stamped (p50, p99, max)",
                    expected="<= 1% above 5 ms", measured=measured if kept.stamps else "no arrival stamped",
                    outcome=Outcome.UNCLEAR if detail else Outcome.PASS, n=kept.stamps, counted=False,
                    evidence=EVIDENCE, detail=detail)  # fmt: skip
@@ -101,11 +107,6 @@ def _lag(kept: Timekeeping) -> Finding:
 
 def _shown(p50: float, p99: float, worst: float) -> str:
     return f"{p50 * 1e3:.2f}, {p99 * 1e3:.2f}, {worst * 1e3:.1f} ms"
-
-
-def _stamped(kept: Timekeeping) -> str:
-    """Return the share of kernel stamps, rounded down: 100 % means all."""
-    return f"{math.floor(kept.stamped * 1000) / 10:g}%"
 
 
 def _other_profile(question: Question) -> Iterator[Finding]:
@@ -125,18 +126,18 @@ def _doubtful(question: Question) -> dict[str, str]:
     own_reads = kept.stamped < KERNEL_STAMPED
     if clock_jumped(kept):
         return dict.fromkeys(("concurrency.", "rate.", "arrivals."), f"our clock jumped; {QUIETER}")
-    doubtful = {}
-    if writes_late(kept) or reads_late(kept):
-        doubtful["concurrency."] = f"our own server was late; {QUIETER}"
+    doubtful, late = {}, f"our own server was late; {QUIETER}"
+    rests_on_writes = isinstance(asked, RateLoad) and asked.cap is not None
+    if was_late(kept):
+        doubtful = dict.fromkeys(("concurrency.", "rate.") if rests_on_writes else ("concurrency.",), late)
     elif isinstance(asked, ConcurrencyLoad) and _clock_may_be_it(question, asked.concurrency):
-        doubtful["concurrency.slots"] = f"our clock moved by {kept.clock_jump_s * 1e6:.1f} us, which can make it"
-    if isinstance(asked, RateLoad) and asked.cap is not None:
-        doubtful |= {"rate.": reason for reason in doubtful.values()}
-    elif own_reads and kept.worst_s > STANDSTILL * _span_s(question):
+        moved = f"{kept.clock_jump_s * 1e3:.4g} ms"
+        doubtful["concurrency.slots"] = f"our clock moved by {moved}, which alone can make this; run again"
+    if own_reads and kept.worst_s > STANDSTILL * _span_s(question):
         doubtful["rate."] = f"we stamped the arrivals ourselves and stood still for {kept.worst_s:.3g} s; {QUIETER}"
     if own_reads:
-        doubtful["arrivals."] = (f"the kernel stamped {_stamped(kept)} of the arrivals, and our own late reads look the "
-                                 "same; run it where the kernel stamps what it receives (Linux, no sandbox)")  # fmt: skip
+        doubtful["arrivals."] = (f"the kernel stamped {kept.stamped_share} of the arrivals, and reading late ourselves "
+                                 "looks the same; run where the kernel stamps them (Linux, no sandbox)")  # fmt: skip
     return doubtful
 
 

@@ -8,6 +8,7 @@ is too late (the checks).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,11 @@ class Timekeeping:
     lag_max_s: float
     late_reads: float
     clock_jump_s: float
+
+    @property
+    def stamped_share(self) -> str:
+        """`stamped` in per cent, in words, rounded down: 100% means all."""
+        return f"{math.floor(self.stamped * 1000) / 10:g}%"
 
     @property
     def worst_s(self) -> float:

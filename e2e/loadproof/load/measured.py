@@ -14,6 +14,8 @@ from loadproof.load.requests import Bools, Requests, generation_rows, measure_re
 if TYPE_CHECKING:
     from loadproof.journal import Journal
 
+CHUNK_COLUMNS = ("planned_ns", "late_ns", "chunk_tokens", "chunk_bytes", "chunk_choice")  # most of what is left to sort
+
 
 @dataclass(frozen=True)
 class Load:
@@ -56,6 +58,7 @@ class Load:
 def measure(journal: Journal, *, tool_ended_ns: int | None = None) -> Load:
     """Measure a journal."""
     told = journal.metadata
-    kernel = generation_rows(journal).table["arrival_kernel"].to_numpy()
+    without_chunks = journal.table.drop_columns(list(CHUNK_COLUMNS))
+    kernel = generation_rows(type(journal)(without_chunks, told)).table["arrival_kernel"].to_numpy()
     return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile,
                 np.asarray(kernel, dtype=np.bool_), tool_ended_ns, told.counts_prompts)  # fmt: skip

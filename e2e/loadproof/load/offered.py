@@ -63,7 +63,7 @@ def _lag(kept: Timekeeping) -> str:
     if not kept.stamps:
         return "not known: the kernel stamped no arrival"
     shown = _percentiles(kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s)
-    return f"{shown}; the kernel stamped {kept.stamped:.1%} of the arrivals"
+    return f"{shown}; the kernel stamped {kept.stamped_share} of the arrivals"
 
 
 def _or_none(values: list[int]) -> list[int | None]:

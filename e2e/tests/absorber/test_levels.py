@@ -45,6 +45,7 @@ def exchanges(absorber: Absorber) -> list[tuple[str, dict[str, Any]]]:
         (COMPLETIONS, absorber.body(min_tokens=2, max_tokens=500)),
         (CHAT, chat),
         (CHAT, chat | USAGE),
+        (CHAT, {"model": absorber.model, "messages": chat["messages"], "max_tokens": 1, "stream": True}),
     ]
 
 
@@ -86,8 +87,8 @@ def test_every_exchange_is_a_row_with_what_was_asked(kind: Kind) -> None:
     *rows, refused = kind.rows
     assert [(row["method"], row["path"], row["body"]) for row in rows] == [("POST", *sent) for sent in kind.sent]
     assert [row["digest"] for row in rows] == [hashlib.sha256(body).digest()[:16] for _, body in kind.sent]
-    assert [row["occurrence"] for row in rows] == [0, 1, 0, 0, 2, 0, 0, 0, 0, 0]
-    assert [row["max_tokens"] for row in rows] == [3, 3, 3, 3, 3, 3, 3, 500, 3, 3]
+    assert [row["occurrence"] for row in rows] == [0, 1, 0, 0, 2, 0, 0, 0, 0, 0, 0]
+    assert [row["max_tokens"] for row in rows] == [3, 3, 3, 3, 3, 3, 3, 500, 3, 3, 1]
     assert json.loads(rows[3]["extra_fields"]) == {"temperature": 0.5}
     assert {"name": "Authorization", "value": "<blanked>"} in rows[0]["headers"]
     assert [row["nth"] for row in kind.rows] == list(range(len(kind.rows)))
@@ -107,12 +108,20 @@ def test_every_exchange_is_a_row_with_what_was_answered(kind: Kind) -> None:
 
 
 def test_tokens_are_as_asked_or_as_precompiled(kind: Kind) -> None:
-    asked = [3, 3, 3, 3, 3, 12, 6, 9, 3, 3]
-    choices = [1, 1, 1, 1, 1, 4, 2, 1, 1, 1]
+    asked = [3, 3, 3, 3, 3, 12, 6, 9, 3, 3, 1]
+    choices = [1, 1, 1, 1, 1, 4, 2, 1, 1, 1, 1]
     precompiled = [PRECOMPILED_TOKENS * of_them for of_them in choices]
     expected = precompiled if kind.name.startswith("precompiled") else asked
     assert [told(reply) for reply in kind.replies] == expected
     assert [row["output_tokens"] for row in kind.rows[:-1]] == expected
+
+
+def test_every_event_of_a_stream_is_a_chunk_unless_the_reply_was_made_before(kind: Kind) -> None:
+    for (path, body), row, reply in zip(kind.sent, kind.rows, kind.replies, strict=False):
+        events = [json.loads(line[6:]) for line in reply.body.decode().splitlines() if line.startswith("data: {")]
+        if json.loads(body).get("stream") and not kind.name.startswith("precompiled"):
+            assert len(row["chunk_tokens"]) == sum(bool(event["choices"]) for event in events)
+            assert row["chunk_tokens"].count(0) == (1 if path == CHAT else 0)  # the role
 
 
 def told(reply: Reply) -> int:
@@ -130,5 +139,6 @@ def told(reply: Reply) -> int:
 
 def test_only_level_full_says_usage(kind: Kind) -> None:
     full = kind.name == "full"
-    assert [b'"usage"' in reply.body for reply in kind.replies] == [full] * len(kind.replies)
+    asked = [full] * (len(kind.replies) - 1) + [False]  # the last is a stream that does not ask
+    assert [b'"usage"' in reply.body for reply in kind.replies] == asked
     assert [row["usage_prompt_tokens"] is not None for row in kind.rows[:-1]] == [full] * len(kind.replies)

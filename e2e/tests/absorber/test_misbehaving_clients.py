@@ -1,15 +1,21 @@
 """While clients misbehave, is everybody else served, and does the server's memory stay bounded?
 
 Each kind of misbehaviour is held while a good client asks and is answered; what the server keeps for those who do not
-read, or who send without end, is bounded by its queues and not by what was asked or sent.
+read, or who send without end, is bounded by its queues and not by what was asked or sent. And whatever a client does
+after it sent a request, the journal has the request's row.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 import socket
+import struct
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -18,6 +24,8 @@ import pytest_asyncio
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.session import AHEAD_BYTES
 from loadproof.absorber.sockets import QUEUE_BYTES
+from loadproof.journal import CLIENT_CLOSED, COMPLETE, read_journal
+from tests.absorber.conftest import DEADLINE_S
 from tests.absorber.odd_requests import COMPLETIONS, GET
 
 if TYPE_CHECKING:
@@ -152,3 +160,110 @@ def test_one_who_was_held_back_gets_all_answers_in_the_end(absorber: Absorber) -
     assert len(answers) > 10_000
     assert set(answers) == {200}
     served(absorber)
+
+
+type Start = Callable[..., AbstractAsyncContextManager[Absorber]]
+
+RESETS = 100
+UNREAD = 200
+UNREAD_TOKENS = 400  # as events 80 KB: as many replies as that are far more than the sockets' buffers hold
+PENDING, PENDING_WORDS = 40, 15_000  # counted in some seconds altogether
+SEED = 20261130
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of a sealed journal, which must have lost nothing."""
+    journal = read_journal(folder)
+    assert (journal.metadata.closed, journal.metadata.lost_requests) == (True, 0)
+    rows: list[dict[str, Any]] = journal.table.to_pylist()
+    return rows
+
+
+def reset(raw: Raw) -> None:
+    raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    raw.close()
+
+
+def unread(absorber: Absorber, raw: Raw) -> None:
+    """Ask again and again without reading, each time when the server is done with what it can do."""
+    raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the client's kernel keeps the last ones
+    for nth in range(UNREAD):
+        raw.post(COMPLETIONS, absorber.body(stream=True, ignore_eos=True, max_tokens=UNREAD_TOKENS, user=str(nth)))
+        served_a_little(raw)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("level", ["light", "full"])
+async def test_each_request_of_slow_readers_and_of_resets_has_its_row(tmp_path: Path, start: Start, level: str) -> None:
+    def misbehave(absorber: Absorber) -> None:
+        with absorber.raw() as raw:
+            unread(absorber, raw)
+            replies = [raw.reply().body.count(b"data: ") for _ in range(UNREAD)]
+            assert set(replies) == {UNREAD_TOKENS + 1}
+        with absorber.raw() as raw:
+            unread(absorber, raw)
+        for nth in range(RESETS):
+            raw = absorber.raw()
+            raw.post(COMPLETIONS, absorber.body(user=f"reset {nth}"))
+            reset(raw)
+        served(absorber, 1)
+
+    async with start(Profile(output_tokens=9), tmp_path, level=level) as absorber:
+        await asyncio.to_thread(misbehave, absorber)
+    rows = [row for row in rows_of(absorber.journal) if row["path"] == COMPLETIONS]
+    patient, impatient = rows[:UNREAD], rows[UNREAD : 2 * UNREAD]
+    assert len({row["conn"] for row in patient}) == len({row["conn"] for row in impatient}) == 1
+    assert [row["nth"] for row in patient] == [row["nth"] for row in impatient] == list(range(UNREAD))
+    assert {row["how_ended"] for row in patient} == {COMPLETE}
+    assert any(row["blocked_ns"] for row in patient)
+    assert {row["how_ended"] for row in impatient} == {COMPLETE, CLIENT_CLOSED}
+    resets = [row for row in rows if b"reset " in row["body"]]
+    assert len(resets) == len({row["body"] for row in resets}) == RESETS
+    assert {row["how_ended"] for row in resets} <= {COMPLETE, CLIENT_CLOSED}
+    assert len(rows) == 2 * UNREAD + RESETS + 2
+
+
+def post_long_prompts(absorber: Absorber, stack: ExitStack) -> list[Raw]:
+    """Send prompts that nobody has counted before, and that take long to count, on a connection each."""
+    chance, raws = random.Random(SEED), []
+    for _ in range(PENDING):
+        raw = stack.enter_context(absorber.raw())
+        raw.post(COMPLETIONS, absorber.body(prompt=" ".join(str(chance.getrandbits(30)) for _ in range(PENDING_WORDS))))
+        raws.append(raw)
+    return raws
+
+
+async def until_received(folder: Path) -> None:
+    """Wait until the live streams hold all of the long prompts, whole."""
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(received > 0 for received in read_journal(folder).table["received_ns"].to_pylist()) < PENDING:
+        assert time.monotonic() < deadline, "the journal did not grow"
+        await asyncio.sleep(0.02)
+
+
+@pytest.mark.asyncio
+async def test_clients_that_close_while_their_prompts_are_counted_have_ended(tmp_path: Path, start: Start) -> None:
+    def close_early(absorber: Absorber) -> None:
+        with ExitStack() as stack:
+            post_long_prompts(absorber, stack)
+        served(absorber, 1)
+
+    async with start(Profile(output_tokens=9), tmp_path) as absorber:
+        await asyncio.to_thread(close_early, absorber)
+    rows = [row for row in rows_of(absorber.journal) if len(row["body"]) > 10_000]
+    assert len(rows) == PENDING
+    assert {row["how_ended"] for row in rows} <= {COMPLETE, CLIENT_CLOSED}, f"seed {SEED}"
+    assert any(row["how_ended"] == CLIENT_CLOSED for row in rows), "the counts came before the clients closed"
+    assert all(row["bare_prompt_tokens"] for row in rows)
+
+
+@pytest.mark.asyncio
+async def test_an_end_while_prompts_are_counted_waits_for_all_counts(tmp_path: Path, start: Start) -> None:
+    with ExitStack() as stack:
+        async with start(Profile(output_tokens=9), tmp_path) as absorber:
+            await asyncio.to_thread(post_long_prompts, absorber, stack)
+            await until_received(absorber.journal)
+        rows = rows_of(absorber.journal)
+    assert len(rows) == PENDING
+    assert any(row["how_ended"] is None for row in rows), "the counts came before the end"
+    assert [row["bare_prompt_tokens"] for row in rows if not row["bare_prompt_tokens"]] == [], f"seed {SEED}"

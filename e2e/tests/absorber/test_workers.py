@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
@@ -32,8 +33,7 @@ from loadproof.absorber.server import WORKER_REQUESTS
 from loadproof.absorber.workers import MOST_WORKERS, Dealer, check_workers
 from loadproof.errors import BrokenRun, Exit, UsageProblem
 from loadproof.journal import COMPLETE, Metadata, read_journal
-from loadproof.laws import NormalLaw
-from tests.absorber.conftest import Absorber, Reply
+from tests.absorber.conftest import DEADLINE_S, Absorber, Reply
 from tests.absorber.odd_requests import COMPLETIONS, GET
 
 WORKERS, CONNECTIONS, EACH = 2, 4, 3
@@ -92,17 +92,17 @@ def exchange(absorber: Absorber, run: Run) -> None:
         run.small["/metrics"] = raw.reply()
         raw.post("/tokenize", {"prompt": "one two three"})
         run.small["/tokenize"] = raw.reply()
-        until_kept(absorber.journal)
+        until_rows(absorber.journal, CONNECTIONS * EACH + 3)
         run.secret_while_running = containing(run.folder, SECRET)
         run.shown_while_running = containing(run.folder, SHOWN)
 
 
-def until_kept(folder: Path) -> None:
-    """Wait until what is asked has been written by all workers, however long they take."""
-    for _ in range(1000):
-        if read_journal(folder).table.num_rows >= CONNECTIONS * EACH + 2:
-            return
-    pytest.fail("the journal did not grow")
+def until_rows(folder: Path, count: int) -> None:
+    """Wait until so many rows have been written by all workers together."""
+    deadline = time.monotonic() + DEADLINE_S
+    while read_journal(folder).table.num_rows < count:
+        assert time.monotonic() < deadline, "the journal did not grow"
+        time.sleep(0.02)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
@@ -223,23 +223,19 @@ async def test_a_worker_that_is_told_to_end_is_lost(tmp_path: Path, number: sign
     assert not metadata.closed
 
 
-def until_rows(folder: Path, count: int) -> None:
-    for _ in range(1000):
-        if read_journal(folder).table.num_rows >= count:
-            return
-    pytest.fail("the journal did not grow")
+def beyond_full() -> int:
+    """Return how many connections fill every inbox: each is a message that costs the kernel more than 512 bytes."""
+    return WORKERS * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512
 
 
 @pytest.mark.asyncio
 async def test_a_stopped_worker_holds_up_nobody_else_and_killed_is_lost(tmp_path: Path) -> None:
-    """Its inbox holds hundreds of connections, a message of more than 512 bytes each to the kernel; then it is full."""
-    beyond = WORKERS * int(Path("/proc/sys/net/core/wmem_default").read_text()) // 512
     sent = 0
 
     def stopped(absorber: Absorber, found: list[psutil.Process]) -> None:
         nonlocal sent
         found[0].suspend()
-        for _ in range(beyond):
+        for _ in range(beyond_full()):
             with absorber.raw() as raw:
                 raw.send(GET)
         for _ in range(2 * WORKERS):  # all of these go to the other one
@@ -264,7 +260,6 @@ class Connections:
             stack.enter_context(end)
             end.setblocking(False)
         self.dealer = Dealer([ours for ours, _ in pairs], [])
-        self.dealer._processes = [None] * inboxes  # type: ignore[list-item] # noqa: SLF001 -- only their number matters
         self._end = stack.enter_context(socket.socket())
 
     def deal(self, count: int) -> None:
@@ -273,7 +268,7 @@ class Connections:
 
     def taken(self, inbox: int) -> list[int]:
         """Return the numbers of all connections that lie in an inbox."""
-        numbers = []
+        numbers: list[int] = []
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self.theirs[inbox], 8, 1)
@@ -281,3 +276,77 @@ class Connections:
                 return numbers
             os.close(*fds)
             numbers.append(int.from_bytes(data, sys.byteorder))
+
+
+@pytest.mark.asyncio
+async def test_full_inboxes_keep_nobody_waiting_and_lose_no_connection() -> None:
+    with ExitStack() as stack:
+        connections = Connections(stack, 2)
+        connections.deal(3000)
+        first = [connections.taken(0), connections.taken(1)]
+        assert first[0][:3] == [1, 3, 5]
+        assert first[1][:3] == [2, 4, 6]
+        found = {*first[0], *first[1]}
+        assert 0 < len(found) < 3000
+        while len(found) < 3000:
+            await asyncio.sleep(0)
+            more = connections.taken(0)
+            assert more == sorted(more)
+            found.update(more, connections.taken(1))
+        assert found == set(range(1, 3001))
+        await connections.dealer.stop()
+
+
+@pytest.mark.asyncio
+async def test_a_full_inbox_is_passed_over() -> None:
+    with ExitStack() as stack:
+        connections = Connections(stack, 2)
+        connections.deal(1)
+        found = []
+        for _ in range(3000):
+            connections.deal(1)
+            found += connections.taken(1)
+        full = connections.taken(0)
+        assert len(full) < 1500 < len(found)
+        assert sorted([*full, *found]) == list(range(1, 3002))
+        await connections.dealer.stop()
+
+
+@pytest.mark.asyncio
+async def test_connections_beyond_those_that_may_wait_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "MOST_WAITING", 5)
+    with ExitStack() as stack:
+        connections = Connections(stack, 1)
+        connections.deal(3000)
+        turned_away = 3000 - 5 - len(connections.taken(0))
+        with pytest.raises(BrokenRun, match=f"^{turned_away} connections were closed because no worker took them"):
+            await connections.dealer.stop()
+
+
+@pytest.mark.parametrize(
+    ("number", "profile", "recording", "says"),
+    [
+        (0, Profile(), True, f"--workers 0: must be between 1 and {MOST_WORKERS}"),
+        (MOST_WORKERS + 1, Profile(), True, f"--workers {MOST_WORKERS + 1}: must be between 1 and {MOST_WORKERS}"),
+        (2, profile_named("variable-response"), True, "--workers 2: this profile needs one worker, because draws"),
+        (2, Profile(), False, "--workers 2: workers always record; leave --workers or --no-recording out"),
+    ],
+)
+def test_what_cannot_be(number: int, profile: Profile, recording: bool, says: str) -> None:
+    with pytest.raises(UsageProblem, match=f"^{re.escape(says)}"):
+        check_workers(number, profile, recording=recording)
+
+
+@pytest.mark.parametrize(("number", "recording"), [(1, True), (1, False), (2, True), (MOST_WORKERS, True)])
+def test_what_can_be(number: int, recording: bool) -> None:
+    check_workers(number, Profile(), recording=recording)
+    check_workers(1, profile_named("variable-response"), recording=recording)
+
+
+def test_no_recording_with_workers_is_refused_by_the_process(tmp_path: Path) -> None:
+    argv = [sys.executable, "-P", "-m", "loadproof.absorber", "--journal", str(tmp_path), "--workers", "2",
+            "--no-recording"]  # fmt: skip
+    ended = subprocess.run(argv, stdin=subprocess.PIPE, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (Exit.USAGE, "")
+    assert ended.stderr.startswith("--workers 2: workers always record")
+    assert list(tmp_path.iterdir()) == []

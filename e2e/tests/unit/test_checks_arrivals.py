@@ -8,14 +8,14 @@ import pytest
 from loadproof.load.evenness import measure_evenness
 from loadproof.verdict import Finding, Outcome
 from tests.unit import forge
-from tests.unit.forge import Seconds, ask, journal, rate_case
+from tests.unit.forge import Seconds, ask, changed, journal, rate_case
 
 RATE, N = 20.0, 200
 PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.UNCLEAR
 
 
 def judged(times: Seconds, *, rate: float = RATE, arrival: str = "constant") -> dict[str, Finding]:
-    return ask(rate_case(len(times), rate, arrival), journal(times, tokens=1))
+    return ask(rate_case(len(times), rate, arrival), journal(times, tokens=1, kernel=True))
 
 
 def outcomes(times: Seconds, *, rate: float = RATE) -> tuple[Outcome, Outcome]:
@@ -65,6 +65,36 @@ def test_three_of_four_late_are_measured_by_the_median(shift_s: float, outcome: 
     times = forge.constant(N, RATE)
     times[np.arange(N) % 4 != 0] += shift_s
     assert outcomes(times)[0] is outcome
+
+
+def read_late(seed: int) -> Seconds:
+    """Even spacing that a loop with other things to do read up to 100 ms late."""
+    return np.sort(forge.constant(N, RATE) + np.random.default_rng(seed).uniform(0, 0.1, N))
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.05])  # of the chunks: with none due meanwhile, our late reads leave no trace
+@pytest.mark.parametrize("times", [read_late(5), grouped(10), stalled(5.0)])
+def test_what_may_be_our_own_late_reading_is_never_blamed_on_the_tool(times: Seconds, late_s: float) -> None:
+    found = ask(rate_case(N, RATE, "constant"), journal(times, late_s=late_s))
+    blamed = ask(rate_case(N, RATE, "constant"), journal(times, late_s=late_s, kernel=True))
+    for name in ("arrivals.even", "arrivals.silence"):
+        assert found[name].outcome is (UNCLEAR if blamed[name].outcome is FAIL else PASS), name
+    assert FAIL in {blamed["arrivals.even"].outcome, blamed["arrivals.silence"].outcome}
+    [detail, *_] = [found[name].detail for name in found if name.startswith("arrivals.") and found[name].detail]
+    assert detail.startswith("would fail, but the kernel stamped 0% of the arrivals, and reading late ourselves looks")
+
+
+@pytest.mark.parametrize(("fell_back", "outcome"), [(2, FAIL), (3, UNCLEAR)])
+def test_a_hundredth_of_the_stamps_may_fall_back(fell_back: int, outcome: Outcome) -> None:
+    seen = journal(grouped(10), tokens=1, kernel=True)
+    for row in range(fell_back):
+        seen = changed(seen, row, arrival_kernel=False)
+    assert ask(rate_case(N, RATE, "constant"), seen)["arrivals.even"].outcome is outcome
+
+
+def test_even_arrivals_of_our_own_stamps_pass() -> None:
+    found = ask(rate_case(N, RATE, "constant"), journal(forge.constant(N, RATE)))
+    assert {found[name].outcome for name in ("arrivals.even", "arrivals.silence")} == {PASS}
 
 
 def test_exponential_gaps_fail() -> None:

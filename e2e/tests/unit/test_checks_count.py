@@ -116,6 +116,31 @@ def test_a_read_that_we_made_late_is_not_a_request_after_the_end() -> None:
     assert judged(0.0041, kernel=True) is Outcome.FAIL
 
 
+@pytest.mark.parametrize(("lag_s", "outcome"), [(0.0041, Outcome.PASS), (0.0039, Outcome.FAIL)])
+def test_a_read_that_other_reads_show_to_be_late_is_not_a_request_after_the_end(lag_s: float, outcome: Outcome) -> None:
+    """Nothing was due, so no write was late; the lag of the stamped requests is what is known of reads."""
+    stamped = changed(journal(constant(N, 20), kernel=True), N - 1, arrival_kernel=False)
+    arrival = stamped.table["arrival_ns"][7].as_py()
+    lagging = changed(stamped, 7, read_ns=arrival + round(lag_s * 1e9))
+    assert outcomes(asked(), lagging, ended_s=LAST_S - 0.004)["count.after_end"] is outcome
+
+
+def test_a_stamped_request_after_the_end_is_late_whatever_the_other_stamps_are() -> None:
+    """Half of the stamps fell back; each request is judged by its own."""
+    late = journal(constant(N, 20), late_s=0.0041)
+    for row in range(N // 2):
+        late = changed(late, row, arrival_kernel=True)
+    assert outcomes(asked(), late, ended_s=LAST_S - 0.004)["count.after_end"] is Outcome.PASS
+    stamped = changed(late, N - 1, arrival_kernel=True)
+    assert outcomes(asked(), stamped, ended_s=LAST_S - 0.004)["count.after_end"] is Outcome.FAIL
+
+
+def test_the_stamps_of_leading_extras_are_trimmed_with_them() -> None:
+    late = changed(journal(constant(N + 1, 20), late_s=0.0041), 0, arrival_kernel=True)
+    found = ask(asked(leading_extra_requests=1), late, tool_ended_s=N / 20 - 0.004)
+    assert (found["count.after_end"].outcome, found["count.after_end"].n) == (Outcome.PASS, N)
+
+
 def test_without_a_known_end_nothing_is_said_of_it() -> None:
     assert "count.after_end" not in ask(asked(), forged())
 

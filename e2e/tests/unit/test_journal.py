@@ -17,10 +17,9 @@ from loadproof.journal import (
     METADATA_KEY,
     SCHEMA,
     Metadata,
-    Record,
     read_journal,
-    write_journal,
 )
+from tests.unit.records import Record, write_journal
 
 METADATA = Metadata(host="h", boot_id="b", model="m", clock_offset_ns=(5, 6), clock_jump_ns=1,
                     profile={"ttft_s": 0.1})  # fmt: skip
@@ -45,7 +44,7 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
     body = b'{"model":"m","prompt":"x","stream":true,"ignore_eos":false,"max_tokens":7,"seed":1,"a":null}'
     first = record(
         0, (0, 5, 7_000_000_000), method=b"POST", target=b"/v1/completions?q", body=body, digest=b"d" * 16,
-        head=[(b"Host", b"\xe9"), (b"Empty", b"")], done=99, status=200, output_tokens=3, bytes=303, blocked_ns=4,
+        head=[(b"Host", b"\xe9"), (b"Empty", b"")], done=99, status=200, output_tokens=3, size=303, blocked_ns=4,
         outq_bytes=8,
         how=COMPLETE, finish_reason="length", bare_tokens=1, usage_tokens=2, planned_first=2_000_000, received=1500,
     )  # fmt: skip

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from loadproof.journal import CLIENT_CLOSED, COMPLETE, REFUSED, Journal, Metadata, Record, read_journal, write_journal
+from loadproof.journal import CLIENT_CLOSED, COMPLETE, REFUSED, Journal, Metadata, read_journal
 from loadproof.load.concurrency import in_flight
 from loadproof.load.instrument import measure_timekeeping
 from loadproof.load.measured import measure
@@ -21,6 +22,7 @@ from loadproof.load.offered import offered, spread
 from loadproof.load.requests import NEVER, Requests, actual_writes, measure_requests
 from loadproof.load.truth import truth
 from tests.unit.forge import EPOCH_NS, LATENCY_S, changed, constant, journal, nanoseconds, with_extra
+from tests.unit.records import Record, write_journal
 
 MS = 1_000_000
 METADATA = Metadata(host="forge", boot_id="", model="m", clock_offset_ns=(0, 0), profile={})
@@ -268,8 +270,55 @@ def test_what_was_never_written_is_neither_early_nor_late() -> None:
     assert (kept.chunks, kept.late_p50_s, kept.late_max_s) == (4, 0.002, 0.002)
 
 
+def lagging(n: int, lag_s: list[float], *, unstamped: int = 0) -> Journal:
+    """`n` even arrivals, read late by `lag_s`, repeated; the first `unstamped` of them without a kernel stamp."""
+    plain = journal(constant(n, 20), kernel=True)
+    read = plain.table["arrival_ns"].to_numpy() + nanoseconds(np.resize(lag_s, n))
+    table = plain.table
+    for name, values in (("read_ns", pa.array(read)), ("arrival_kernel", pa.array(np.arange(n) >= unstamped))):
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    return Journal(table, plain.metadata)
+
+
+def test_lag_is_numpys_over_the_stamped_requests() -> None:
+    lags = np.random.default_rng(6).exponential(0.002, 200).tolist()
+    kept = measure_timekeeping(lagging(200, lags, unstamped=50))
+    rest = nanoseconds(np.array(lags))[50:] / 1e9
+    expected = (*np.percentile(rest, [50, 99, 100]), np.mean(rest > 0.005))
+    assert (kept.lag_p50_s, kept.lag_p99_s, kept.lag_max_s, kept.late_reads) == pytest.approx(expected)
+    assert (kept.stamps, kept.stamped, kept.worst_s) == (150, 0.75, kept.lag_max_s)
+    assert kept.late_reads > 0
+
+
+def test_chunks_that_a_slow_client_made_wait_are_counted_apart() -> None:
+    slow = changed(journal(constant(3, 20), tokens=4), 1, blocked_ns=1)
+    kept = measure_timekeeping(slow)
+    assert (kept.chunks, kept.waited) == (8, 4)
+
+
+def test_whether_a_stamp_is_the_kernels_stands_beside_its_request() -> None:
+    plain = journal(constant(3, 10), kernel=True)
+    seen = with_extra(changed(plain, 0, arrival_kernel=False), at_s=0.15, arrival_kernel=False)
+    load = measure(with_extra(seen, at_s=0.01, method="GET", path="/health"))
+    assert load.kernel.tolist() == [False, True, False, True]
+    rest = load.without_leading(1)
+    assert (rest.kernel.tolist(), rest.requests.n) == ([True, False, True], 3)
+
+
+def test_a_clock_that_was_off_bounds_the_peak_from_both_sides() -> None:
+    """Three requests, each arriving 0.1 s after the end of the one before."""
+    starts = [0.0, LATENCY_S + 0.1, 2 * LATENCY_S + 0.2]
+    assert measure(journal(starts, kernel=True, clock_jump_s=-0.09)).peaks_with_clock_off() == (1, 1)
+    off = measure(journal(starts, kernel=True, clock_jump_s=-0.11))
+    assert (off.in_flight.peak, off.peaks_with_clock_off()) == (1, (1, 2))
+    both = measure(journal([0.0, LATENCY_S - 0.1], kernel=True, clock_jump_s=0.11))
+    assert (both.in_flight.peak, both.peaks_with_clock_off()) == (2, (1, 2))
+    assert measure(journal(starts, clock_jump_s=-0.11)).peaks_with_clock_off() == (1, 1)
+
+
 def test_timekeeping_of_nothing() -> None:
     kept = measure_timekeeping(journal([]))
+    assert (kept.stamps, kept.waited, kept.lag_max_s, kept.worst_s) == (0, 0, 0, 0)
     assert (kept.chunks, kept.late_p99_s, kept.interval_s, kept.stamped, kept.late_reads) == (0, 0, 0, 0, 0)
 
 
@@ -305,6 +354,13 @@ def test_what_was_offered_in_words(tmp_path: Path) -> None:
     assert even["in flight"].startswith(f"peak {math.ceil(LATENCY_S / 0.05)} after ")
     assert "rate" not in told(journal([0.0]))
     assert told(journal([]))["path"] == "nothing"
+
+
+def test_lateness_and_lag_are_offered_in_words() -> None:
+    words = told(lagging(100, [0.001, 0.002, 0.0034], unstamped=1))
+    assert words["our lateness"] == "p50 0.00 ms, p99 0.00 ms, max 0.0 ms"
+    assert words["our lag"] == "p50 2.00 ms, p99 3.40 ms, max 3.4 ms; the kernel stamped 99% of the arrivals"
+    assert told(journal([0.0]))["our lag"] == "not known: the kernel stamped no arrival"
 
 
 def test_one_body_twice_is_one_repeated() -> None:

@@ -33,4 +33,4 @@ def test_the_closest_of_the_first_readings_is_taken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(time, "monotonic_ns", clocks.monotonic_ns)
     monkeypatch.setattr(time, "time_ns", clocks.time_ns)
     reads = StampedReads()
-    assert reads._offset_ns == OFFSET_NS  # noqa: SLF001 -- no read shows it without a stamp of the real clock
+    assert reads._offset_ns == OFFSET_NS  # no read shows it without a stamp of the kernel's real clock

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +143,7 @@ def test_sealing_gives_the_rows_that_were_noted(
     folder = tmp_path_factory.mktemp("property")
     split = [noted[::2], noted[1::2]] if by_workers else [noted]
     for worker, own in enumerate(split):
-        write(folder, own, flush_every=flush_every, worker=worker)
+        write(folder, own, flush_every=flush_every, worker=worker, workers=len(split))
     wanted = [each.row(w) for w, own in enumerate(split) for each in sorted(own, key=lambda one: one.k)]
     unsealed = read_journal(folder)
     assert unsealed.table.to_pylist() == wanted
@@ -150,7 +151,7 @@ def test_sealing_gives_the_rows_that_were_noted(
     assert seal(folder) == folder / FILE_NAME
     sealed = read_journal(folder)
     assert sealed.table.to_pylist() == wanted
-    assert sealed.metadata == unsealed.metadata == METADATA
+    assert sealed.metadata == unsealed.metadata == Metadata(**{**_fields(), "workers": len(split)})
     assert [path.name for path in folder.iterdir()] == [FILE_NAME]
     shutil.rmtree(folder)
 
@@ -232,9 +233,9 @@ def test_many_may_seal_at_once(tmp_path: Path) -> None:
     assert len(rows_in(tmp_path)) == 300
 
 
-@pytest.mark.parametrize("at", ["rename", "write_table"])
+@pytest.mark.parametrize("at", [(pq.ParquetWriter, "write_table"), (os, "fsync"), (Path, "rename")])
 def test_interrupted_sealing_leaves_the_streams_and_is_done_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: tuple[object, str]
 ) -> None:
     write(tmp_path, some())
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -243,7 +244,7 @@ def test_interrupted_sealing_leaves_the_streams_and_is_done_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path if at == "rename" else pq.ParquetWriter, at, fails)
+        patched.setattr(*at, fails)
         with pytest.raises(OSError, match="No space left"):
             seal(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -262,6 +263,91 @@ def test_after_a_kill_between_renaming_and_removing_the_streams_go(tmp_path: Pat
     seal(copy)
     assert list(copy.glob("*.arrows")) == []
     assert (copy / FILE_NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", list(LIVE))
+def test_streams_beside_a_journal_that_is_not_theirs_are_kept(tmp_path: Path, kind: str) -> None:
+    """Of a server that began while another sealed: they have the same names, and rows that are nowhere else."""
+    write(tmp_path, some())
+    seal(tmp_path)
+    write(tmp_path, some(7))
+    (tmp_path / "live-0.bin").write_bytes(bytes(16))
+    for other in set(LIVE) - {kind}:
+        (tmp_path / f"{other}-0.arrows").unlink()  # as a kill in the midst of removing would leave them
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(UsageProblem, match=rf"not of the streams beside it \({kind}-0\.arrows\); move them"):
+        seal(tmp_path)
+    with pytest.raises(UsageProblem, match="judge that one too"):
+        judge_journal(closed_case(4, 1), "command", tmp_path, None)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    own = tmp_path / "own"
+    own.mkdir()
+    (tmp_path / f"{kind}-0.arrows").rename(own / f"{kind}-0.arrows")
+    assert read_journal(seal(own)).table.num_rows == (7 if kind == "requests" else 0)
+
+
+@pytest.mark.parametrize("damage", ["cut", "of nobody", "of a part"])
+def test_a_journal_that_does_not_say_whose_it_is_takes_no_streams_away(tmp_path: Path, damage: str) -> None:
+    write(tmp_path, some(), worker=1, workers=2)
+    path = tmp_path / "first" / FILE_NAME
+    path.parent.mkdir()
+    for stream in tmp_path.glob("*.arrows"):
+        shutil.copy(stream, path.parent)
+    seal(path.parent)
+    if damage == "of a part":
+        write(tmp_path, some())
+    elif damage == "of nobody":
+        pq.write_table(pq.read_table(path).replace_schema_metadata(), path)
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    path.rename(tmp_path / FILE_NAME)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(UsageProblem, match="is not of the streams beside it"):
+        seal(tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_stream_without_a_whole_header_has_nothing_to_lose(tmp_path: Path) -> None:
+    write(tmp_path, some())
+    seal(tmp_path)
+    (tmp_path / "requests-0.arrows").touch()
+    seal(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+def test_the_disk_has_the_journal_before_the_streams_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, some())
+    at_sync, real = [], os.fsync
+
+    def noted(fd: int) -> None:
+        real(fd)
+        held = pq.read_table(f"/proc/self/fd/{fd}")
+        at_sync.append((held.num_rows, len(list(tmp_path.glob("*.arrows")))))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    seal(tmp_path)
+    assert at_sync == [(4, 3)]
+
+
+def test_the_counters_of_a_killed_server_go_with_its_streams(tmp_path: Path) -> None:
+    write(tmp_path, some())
+    (tmp_path / "live-0.bin").write_bytes(bytes(16))
+    seal(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+@pytest.mark.parametrize("there", [(0, 1, 2), (0, 1), (2,), (0, 1, 2, 3)])
+def test_a_journal_without_all_its_parts_has_no_end(tmp_path: Path, there: tuple[int, ...]) -> None:
+    """Each part came to its own end."""
+    for worker in there:
+        write(tmp_path, some(2), worker=worker, workers=3)
+    whole = there == (0, 1, 2)
+    assert read_journal(tmp_path).metadata.closed == whole
+    journal = read_journal(seal(tmp_path))
+    assert (journal.metadata.closed, journal.metadata.workers) == (whole, 3)
+    assert journal.table.num_rows == 2 * len(there)
+    verdict = judge_journal(closed_case(4, 1), "command", tmp_path, None).verdict
+    assert (verdict.outcome is Outcome.BROKEN) == (not whole)
 
 
 def test_a_leftover_of_a_killed_sealing_is_in_nobodys_way(tmp_path: Path) -> None:

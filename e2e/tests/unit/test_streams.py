@@ -15,7 +15,7 @@ import pytest
 
 from loadproof.errors import UsageProblem
 from loadproof.journal import read_journal
-from loadproof.record import LIVE, Metadata
+from loadproof.record import LIVE, WRITER_KEY, Metadata
 from loadproof.sealing import seal
 from loadproof.streams import BATCH_CHUNKS, JournalWriter, SameTimeChunks
 
@@ -227,6 +227,22 @@ def test_streams_that_lie_there_are_never_written_over(tmp_path: Path) -> None:
         JournalWriter(tmp_path, METADATA)
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("chunks-0.arrows", b"precious")]
     JournalWriter(tmp_path, METADATA, worker=1).close()
+
+
+def test_streams_can_be_taken_away_again(tmp_path: Path) -> None:
+    writer, other = JournalWriter(tmp_path, METADATA), JournalWriter(tmp_path, METADATA, worker=1)
+    writer.discard()
+    writer.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"{kind}-1.arrows" for kind in sorted(LIVE)]
+    JournalWriter(tmp_path, METADATA).close()
+    other.close()
+
+
+def test_no_two_writers_have_one_name(tmp_path: Path) -> None:
+    for worker in range(2):
+        JournalWriter(tmp_path, METADATA, worker=worker).close()
+    found = [pa.ipc.open_stream(path.read_bytes()).schema.metadata[WRITER_KEY] for path in tmp_path.iterdir()]
+    assert sorted(found.count(name) for name in set(found)) == [3, 3]
 
 
 def test_a_folder_that_is_not_there_is_an_error_of_the_system(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+import psutil
 import pytest
 
 from loadproof.errors import UsageProblem
@@ -15,7 +16,8 @@ from loadproof.process import run_to_end
 async def test_a_second_pipe_that_cannot_be_made_leaves_none(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made = os.pipe, []
+    make = os.pipe
+    made: list[tuple[int, int]] = []
 
     def one_only() -> tuple[int, int]:
         if made:
@@ -24,9 +26,11 @@ async def test_a_second_pipe_that_cannot_be_made_leaves_none(
         return made[0]
 
     folder = tmp_path_factory.mktemp("logs")
-    before = os.listdir("/proc/self/fd")
-    with monkeypatch.context() as patched, pytest.raises(UsageProblem, match="ulimit -n"):
-        patched.setattr(os, "pipe", one_only)
+    mine = psutil.Process()
+    before = mine.num_fds()
+    monkeypatch.setattr(os, "pipe", one_only)
+    with pytest.raises(UsageProblem, match="ulimit -n"):
         await run_to_end(["true"], log_dir=folder, name="true", env={}, deadline_s=10)
+    monkeypatch.undo()
     assert made
-    assert os.listdir("/proc/self/fd") == before
+    assert mine.num_fds() == before
