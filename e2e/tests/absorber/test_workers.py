@@ -288,7 +288,9 @@ async def test_full_inboxes_keep_nobody_waiting_and_lose_no_connection() -> None
         assert first[1][:3] == [2, 4, 6]
         found = {*first[0], *first[1]}
         assert 0 < len(found) < 3000
+        deadline = time.monotonic() + DEADLINE_S
         while len(found) < 3000:
+            assert time.monotonic() < deadline, "connections were lost"
             await asyncio.sleep(0)
             more = connections.taken(0)
             assert more == sorted(more)
