@@ -100,8 +100,8 @@ class CountingThread:
         self._template = ChatTemplate(counter.folder / "tokenizer_config.json")
         self._waiting: list[Work] = []
         self._jobs: queue.SimpleQueue[list[Work] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="token-counting", daemon=True)
-        self._thread.start()
+        self.thread = threading.Thread(target=self._run, name="token-counting", daemon=True)
+        self.thread.start()
         self._known: dict[Key, Counted] = {}
 
     def submit[T](self, job: Job[T], done: Callable[[T | Exception], None]) -> None:
@@ -155,7 +155,7 @@ class CountingThread:
         self.hand_over()
         await answered
         self._jobs.put(None)
-        self._thread.join()
+        self.thread.join()
 
 
 def _answers(jobs: list[Job[object]], counter: TokenCounter) -> list[object]:

@@ -15,7 +15,7 @@ import msgspec
 
 from loadproof.absorber.counting import CountingThread
 from loadproof.absorber.poller import Poller
-from loadproof.absorber.precedence import LOOP, scheduling, take_precedence
+from loadproof.absorber.precedence import LOOP, Balance, scheduling, take_precedence
 from loadproof.absorber.profile import Profile
 from loadproof.absorber.readiness import allow_descriptors, quiet_memory, ready_counter
 from loadproof.absorber.server import JournalUnwritable, Server, clock_offset_ns
@@ -100,7 +100,9 @@ def _unwritten(options: Options, why: JournalUnwritable) -> str:
 
 async def _until(stopping: asyncio.Event, server: Server) -> None:
     """Write the rows now and then. Raises JournalUnwritable: an instrument must not go on without."""
+    balance = Balance(server.counting.thread)
     while not stopping.is_set():
+        balance.review()
         server.tick()
         server.live.publish()
         with suppress(TimeoutError):
