@@ -80,7 +80,7 @@ def read_told(output: str) -> Told:
 
 def one_round(
     url: str, pid: int, *, cores: Cores, seconds: int, stream: bool, seed: int, connections: int = CONNECTIONS,
-    fresh: bool = True,
+    settles: bool = True, fresh: bool = True,
 ) -> Round:  # fmt: skip
     """Load the server `pid` at `url` for some seconds and return what it cost; not `fresh`: one body, repeated."""
     argv = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(SCRIPT), url]
@@ -94,7 +94,8 @@ def one_round(
         errors.seek(0)
         said = errors.read()
     told = read_told((output + said).decode())
-    wait_until_idle(pid)
+    if settles:  # a sampler that looks on keeps it busy
+        wait_until_idle(pid)
     use = use_between(pid, before, threads_ns(pid))
     return Round(told.requests, told.seconds, use, quiet_between(all_before, moment(), use.whole + own_ns() - own))
 

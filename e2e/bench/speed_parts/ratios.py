@@ -101,10 +101,10 @@ def measure(plan: Plan, say: Say) -> list[Row]:
     return rows
 
 
-def _round(plan: Plan, servers: Mapping[str, Server], target: Target, number: int) -> Round:
+def _round(plan: Plan, servers: Mapping[str, Server], target: Target, number: int, *, settles: bool = True) -> Round:
     server = servers[target.server]
     return one_round(server.url, server.pid, cores=plan.cores, seconds=plan.seconds, stream=target.stream,
-                     seed=plan.seed + number, fresh=target.fresh)  # fmt: skip
+                     seed=plan.seed + number, fresh=target.fresh, settles=settles)  # fmt: skip
 
 
 def _profile_missed(plan: Plan, servers: Mapping[str, Server], rows: Sequence[Row], say: Say) -> None:
@@ -113,7 +113,7 @@ def _profile_missed(plan: Plan, servers: Mapping[str, Server], rows: Sequence[Ro
 
             def load(sampler: profiles.Sampler, said: profiles.Said, target: Target = target) -> None:
                 with sampler(servers[target.server].pid, said):
-                    _round(plan, servers, target, 0)
+                    _round(plan, servers, target, 0, settles=False)
 
             say(f"profile of {target.name}: {profiles.write(plan.profiles, target.name, load)}")
 
