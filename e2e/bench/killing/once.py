@@ -106,7 +106,7 @@ def one_round(folder: Path, number: int, seed: int, *, isolate: bool, only: str 
         try:
             if when_sending and not _until(lambda: bool(Log.read(run / "tool" / "log").sent)):
                 outcome.wrong.append("the tool never sent anything")
-            time.sleep(after_s)
+            time.sleep(after_s)  # the seeded moment is what is tried, not a wait for something
             killed_ns = kill(harness.pid, SINGLE.get(victim) or ISOLATED[victim], DEADLINE_S)
             outcome.after_ms = 1e3 * (time.monotonic() - begun)
             _wait_for_the_end(outcome, harness, folder / "said")
@@ -138,10 +138,13 @@ def _wait_for_the_end(outcome: Outcome, harness: subprocess.Popen[bytes], said: 
 
 def _tidy() -> None:
     """End and reap what is below us, which is this round's alone."""
-    while children := below(os.getpid()):
-        for each in children:
+
+    def gone() -> bool:
+        for each in (children := below(os.getpid())):
             each.kill()
-        time.sleep(0.01)
+        return not children
+
+    _until(gone)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -203,7 +206,7 @@ def _until(true: Callable[[], bool], deadline_s: float = DEADLINE_S) -> bool:
     while not true():
         if time.monotonic() > until:
             return False
-        time.sleep(0.01)
+        time.sleep(0.01)  # what other processes do has no event for us
     return True
 
 

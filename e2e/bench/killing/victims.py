@@ -55,7 +55,7 @@ def kill(harness: int, names: tuple[str, ...], deadline_s: float) -> int:
                 with suppress(ProcessLookupError):
                     os.kill(there[name], signal.SIGKILL)
             return time.monotonic_ns()
-        time.sleep(0.005)
+        time.sleep(0.005)  # what other processes do has no event for us
     return 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -14,14 +16,21 @@ LATE_NS = 5_000_000  # how long the bytes lie there before they are read
 CLOSE_NS = 1_000_000  # far less than that, and far more than the two clocks can be apart
 
 
-def test_a_read_has_the_time_at_which_its_bytes_came_in() -> None:
-    reads = StampedReads()
+@contextmanager
+def stamped_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Give both ends of a connection; the kernel is asked to stamp what the second one receives."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.create_connection(listener.getsockname()) as sender,
         listener.accept()[0] as receiver,
     ):
         ask_for_stamps(receiver)
+        yield sender, receiver
+
+
+def test_a_read_has_the_time_at_which_its_bytes_came_in() -> None:
+    reads = StampedReads()
+    with stamped_pair() as (sender, receiver):
         for _ in range(TRIES):
             before_ns = time.monotonic_ns()
             sender.sendall(b"x")  # on loopback it has come in when this returns
@@ -52,12 +61,7 @@ def test_a_stamp_is_never_after_the_read(monkeypatch: pytest.MonkeyPatch) -> Non
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() - 10**9)
     reads = StampedReads()
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as sender,
-        listener.accept()[0] as receiver,
-    ):
-        ask_for_stamps(receiver)
+    with stamped_pair() as (sender, receiver):
         for _ in range(TRIES):
             sender.sendall(b"x")
             _, stamp_ns = reads.read(receiver)

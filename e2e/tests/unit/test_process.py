@@ -43,6 +43,13 @@ async def _up(process: Process) -> None:
             await asyncio.sleep(0.01)
 
 
+async def _grown(process: Process) -> None:
+    """Wait until 100 MB of memory have been seen."""
+    async with asyncio.timeout(DEADLINE_S):
+        while process._peak_bytes < 100_000_000:  # noqa: ASYNC110 -- the sampler tells nobody
+            await asyncio.sleep(0.05)
+
+
 def _descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
@@ -215,9 +222,7 @@ async def test_use_of_processor_and_memory(start: Start) -> None:
     script = f"import signal, subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n{hold}signal.pause()"
     async with start(script) as process:
         await _up(process)
-        async with asyncio.timeout(DEADLINE_S):
-            while process._peak_bytes < 100_000_000:  # noqa: ASYNC110 -- the sampler tells nobody
-                await asyncio.sleep(0.05)
+        await _grown(process)
         ended = await process.stop("seen")
     assert 0.5 <= ended.usage.cpu_s < 10
     assert 100_000_000 <= ended.usage.peak_memory_bytes < 400_000_000
@@ -243,9 +248,7 @@ async def test_what_daemons_use_is_counted_too(start: Start) -> None:
     )
     async with start(script + "while True: signal.pause()") as process:
         await _up(process)
-        async with asyncio.timeout(DEADLINE_S):
-            while process._peak_bytes < 100_000_000:  # noqa: ASYNC110 -- the sampler tells nobody
-                await asyncio.sleep(0.05)
+        await _grown(process)
         ended = await process.stop("seen")
     assert 0.5 <= ended.usage.cpu_s < 10
 
