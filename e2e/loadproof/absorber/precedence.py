@@ -8,7 +8,7 @@ without and 0.3 to 1.3 with the loop alone; on a quiet one 0.5 to 2.6 with the l
 Everything else stays as it is, threads that these start included.
 
 The kernel lets real-time threads run for 95 % of a second and then stops them for the rest of it, 50 ms (with 1,000
-streams of 20 ms and their prompts on one core that was a p99 lateness of 53 ms, in each of five rounds). So a thread
+streams of 20 ms and their prompts on one core that was a p99 lateness of 53 to 71 ms in five rounds). So a thread
 that has too much to do gives its precedence up until that is over.
 """
 
