@@ -82,10 +82,21 @@ class Case:
         return asked.duration_s
 
     @property
-    def latency_s(self) -> float:
-        """The planned time from arrival to last token of one reply, in seconds."""
+    def service_s(self) -> float:
+        """The planned time from the begin of service to last token of one reply, in seconds."""
         asked, profile = self.expected.workload, self.expected.absorber
         return profile.latency_s(profile.usual_tokens(asked.max_tokens, ignore_eos=asked.ignore_eos))
+
+    @property
+    def latency_s(self) -> float:
+        """The planned time from arrival to last token of one reply, in seconds.
+
+        With the wait for a slot of the server's where more are asked to be in flight than it has; without it in an
+        open loop, where it depends on all that came before.
+        """
+        slots, load = self.expected.absorber.slots, self.expected.load
+        rounds = load.concurrency / slots if slots and isinstance(load, ConcurrencyLoad) else 1
+        return self.service_s * max(1, rounds)
 
     def tools_with_files(self) -> list[str]:
         """Return the names of the tools that take part, in the order of the registry."""
@@ -199,15 +210,15 @@ def warnings(case: Case) -> list[str]:
 
 def _closed_loop_sizes(case: Case, concurrency: int) -> Iterator[str]:
     """The case rule: the first burst fills every slot before the first reply ends, and the plateau is long."""
-    latency, fill = case.latency_s, 4 * concurrency * 0.2e-3
+    latency, first, fill = case.latency_s, case.service_s, 4 * concurrency * 0.2e-3
     span = case.span_s or (case.n or 0) * latency / concurrency
     n = case.n or (span * concurrency / latency if latency else math.inf)
     if n < 8 * concurrency:
         yield f"about {n:.0f} requests are too few for concurrency {concurrency}; ask for at least {8 * concurrency}"
     if span < 4:
         yield f"the load lasts {span:.3g} s; ask for more requests or a slower server, so that it lasts at least 4 s"
-    if latency < fill:
-        yield f"a reply takes {latency:.3g} s, too short to fill concurrency {concurrency} first; make it {fill:.3g} s"
+    if first < fill:
+        yield f"a reply takes {first:.3g} s, too short to fill concurrency {concurrency} first; make it {fill:.3g} s"
     yield from _deadline(case, span)
 
 
@@ -222,7 +233,8 @@ def _open_loop_sizes(case: Case, rate: float) -> Iterator[str]:
             yield f"the load lasts {span:.3g} s; the rate of {law} arrivals needs at least {shortest:g} s"
     if laws - {Law.CONSTANT} and (n < 200 or span < 10):
         yield f"{n:.0f} requests in {span:.3g} s; judging random arrivals needs at least 200 in at least 10 s"
-    yield from _deadline(case, span)
+    slots = case.expected.absorber.slots
+    yield from _deadline(case, max(span, n * case.service_s / slots if slots else 0))
 
 
 def _deadline(case: Case, span: float) -> Iterator[str]:

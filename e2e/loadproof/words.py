@@ -16,21 +16,25 @@ WORDS: tuple[str, ...] = tuple(files("loadproof.data").joinpath("words.txt").rea
 """Lower-case ASCII English words, sorted, no word twice; at least 512."""
 
 _LATER = tuple(f" {word}" for word in WORDS)
+_SPACED = tuple(f"{word} " for word in WORDS)
 
 
-def pieces(count: int, start: int = 0) -> list[str]:
-    """Return `count` pieces of text of one token each, as a stream sends them.
+def pieces(count: int, start: int = 0, *, trailing_space: bool = False) -> list[str]:
+    """Return `count` pieces of text, as a stream sends them; joined they are `count` bare tokens.
 
     The words follow each other cyclically from index `start` (any integer, modulo len(WORDS)); the first piece
-    has no leading space, the later ones have one, and all of them joined are `count` bare tokens too.
+    has no leading space, the later ones have one, and each alone is one token, too. With `trailing_space` the same
+    text is cut behind its spaces: each piece but the last ends with one, and is two tokens alone. The last has
+    none, because a space at the end of the text would be a token more than is claimed.
 
     Raises:
         ValueError: `count` is negative.
     """
     _must_not_be_negative(count)
-    size = len(WORDS)
-    cyclic = [_LATER[index % size] for index in range(start, start + count)]
-    cyclic[:1] = [piece.removeprefix(" ") for piece in cyclic[:1]]
+    words, size = _SPACED if trailing_space else _LATER, len(WORDS)
+    cyclic = [words[index % size] for index in range(start, start + count)]
+    end = slice(-1, None) if trailing_space else slice(1)
+    cyclic[end] = [piece.strip() for piece in cyclic[end]]
     return cyclic
 
 

@@ -33,7 +33,7 @@ class Express:
         self._server = server
         profile = server.profile
         self._precompiled = profile.precompiled
-        self._unpaced = not profile.draws and profile.ttft_s == 0 and profile.itl_s == 0
+        self._unpaced = profile.unpaced
         self._at_once = not server.knows_bodies
         self._prepared: dict[Key, Prepared] = {}
 

@@ -44,12 +44,12 @@ class Histogram:
 
 
 class Metrics(Collector):
-    """Counts complete generation replies; `text` renders them. `running` is set by the owner."""
+    """Counts complete generation replies; `text` renders them. `running` and `waiting` are set by the owner."""
 
     def __init__(self, model: str) -> None:
         self._labels = {"model_name": model}
         self._finished: Counter[str] = Counter()
-        self._prompt_tokens = self._generated = self.running = 0
+        self._prompt_tokens = self._generated = self.running = self.waiting = 0
         self._uncounted: list[Request] = []
         self._times, self._lengths, self._reasons = array("q"), array("q"), array("B")
         self._ttft, self._gaps, self._latency = map(Histogram, (TTFT_BUCKETS, GAP_BUCKETS, LATENCY_BUCKETS))
@@ -105,7 +105,7 @@ class Metrics(Collector):
         names, values = list(self._labels), list(self._labels.values())
         for name, text, number in (
             ("vllm:num_requests_running", "Requests being answered.", self.running),
-            ("vllm:num_requests_waiting", "Requests waiting for a slot.", 0),
+            ("vllm:num_requests_waiting", "Requests waiting for a slot.", self.waiting),
         ):
             gauge = GaugeMetricFamily(name, text, labels=names)
             gauge.add_metric(values, number)

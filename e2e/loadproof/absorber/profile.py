@@ -7,7 +7,7 @@ behaves and never what is expected of a tool. Times and lengths are numbers, whi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -16,6 +16,7 @@ from loadproof.plain_words import LocatedProblems, Problem, nearest, shown
 
 LONGEST_S = 3600
 MOST_TOKENS = 1_000_000
+MOST_SLOTS = 1_000_000
 PRECOMPILED_TOKENS = 16
 
 LAWS = ("normal", "lognormal", "gamma", "empirical")
@@ -86,6 +87,11 @@ class Profile(BaseModel):
     `ttft_s`: from a request's arrival to its first token. `itl_s`: between two tokens of a stream.
     `output_tokens`: how long the model would talk if nobody stopped it (None: until `max_tokens`).
     `seed`: of everything drawn; constants draw nothing.
+    `slots`: how many requests are served at once (None: all); the others wait in the order of arrival, and their TTFT
+    counts from the arrival all the same.
+    `chunk_text`: a chunk of a stream has its space before the word, and is one token alone ("exact"), or behind it, as
+    llm-d-inference-sim has ("trailing_space"); then the last has none, so that the text as a whole still is as many
+    tokens as are claimed.
     `precompiled`: every choice is the same `output_tokens` tokens (16 by default), at once and whatever is asked.
     """
 
@@ -95,6 +101,8 @@ class Profile(BaseModel):
     itl_s: Time = 0.0
     output_tokens: Length | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
+    chunk_text: Literal["exact", "trailing_space"] = "exact"
     precompiled: bool = False
 
     @model_validator(mode="before")
@@ -112,6 +120,8 @@ class Profile(BaseModel):
         found = [Problem((name,), f"must be 0 {why}") for name in ("ttft_s", "itl_s") if getattr(self, name) != 0]
         if not isinstance(self.output_tokens, int):
             found.append(Problem(("output_tokens",), f"must be a number {why}"))
+        if self.slots is not None:
+            found.append(Problem(("slots",), f"must be left out {why}"))
         if found:
             raise LocatedProblems(found)
         return self
@@ -123,10 +133,15 @@ class Profile(BaseModel):
         constant = isinstance(self.ttft_s, float) and isinstance(self.itl_s, float)
         return not (constant and isinstance(self.output_tokens, int | None))
 
-    def latency_s(self, tokens: int) -> float:
-        """Return the mean time from arrival to last token of a reply of `tokens` tokens, in seconds.
+    @property
+    def unpaced(self) -> bool:
+        """Whether every token of every reply is due with the arrival."""
+        return not self.draws and self.ttft_s == 0 and self.itl_s == 0
 
-        Of constants it is the time itself.
+    def latency_s(self, tokens: int) -> float:
+        """Return the mean time from the begin of service to the last token of a reply of `tokens` tokens, in seconds.
+
+        Of constants it is the time itself. Without `slots` service begins with the arrival.
         """
         return _average(self.ttft_s) + max(0, tokens - 1) * _average(self.itl_s)
 

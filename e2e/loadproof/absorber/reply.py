@@ -26,15 +26,34 @@ type Row = tuple[int, int, int, int]  # planned ns, tokens, bytes, choice
 
 
 class Reply:
-    """What a streamed reply and a whole one share."""
+    """What a streamed reply and a whole one share; `_begin` is when its plan counts from, in ns."""
 
-    __slots__ = ("_arrival", "_owes_end", "_plans", "_request", "_session", "_tokens", "_usage")
+    __slots__ = ("_begin", "_owes_end", "_plans", "_request", "_session", "_tokens", "_usage")
 
     def __init__(self, session: Session, request: Request, plans: Sequence[Plan], *, usage: bool) -> None:
         self._session, self._request, self._plans, self._usage = session, request, plans, usage
-        self._arrival = request.arrival
+        self._begin = request.arrival
         self._owes_end = False
         self._tokens = plans[0].tokens if len(plans) == 1 else sum([plan.tokens for plan in plans])
+
+    def lasts_ns(self) -> int:
+        """Return how long after its begin the last token of its slowest choice is planned, in nanoseconds.
+
+        Gaps that are drawn are drawn to the last for it.
+        """
+        plans = self._plans
+        if len(plans) == 1:
+            return plans[0].due_ns(self._tokens - 1)
+        return max([plan.due_ns(plan.tokens - 1) for plan in plans])
+
+    def start(self) -> None:
+        """Set its first deadline."""
+        raise NotImplementedError
+
+    def start_at(self, begin_ns: int) -> None:
+        """Start it with a slot that it got at `begin_ns`: that is when its plan counts from."""
+        self._begin = begin_ns
+        self.start()
 
     def counted(self, result: Counted) -> None:
         """Take in the prompt's count."""
@@ -86,12 +105,8 @@ class WholeReply(Reply):
     def start(self) -> None:
         """Set its deadline."""
         self._row: Row | None = None
-        plans, request, server = self._plans, self._request, self._session.server
-        if len(plans) == 1:
-            due = self._arrival + plans[0].due_ns(self._tokens - 1)
-        else:
-            due = self._arrival + max([plan.due_ns(plan.tokens - 1) for plan in plans])
-        request.planned_first = due
+        request, server = self._request, self._session.server
+        request.planned_first = due = self._begin + self.lasts_ns()
         server.note(request)
         server.pacer.at(due, self._due)
 
@@ -107,7 +122,7 @@ class WholeReply(Reply):
         session, request = self._session, self._request
         choices = [(plan.tokens, plan.finish_reason) for plan in self._plans]
         usage = (request.counted[1], self._tokens) if self._usage and request.counted else None
-        body = session.format.whole(request.req, session.server.created_at(self._arrival), choices, usage)
+        body = session.format.whole(request.req, session.server.created_at(request.arrival), choices, usage)
         request.status = 200
         self._row = (request.planned_first, self._tokens, len(body), 0)
         stamp = session.connection.write(sized_head(request, 200, JSON, len(body)) + body)

@@ -1,7 +1,7 @@
 """What do all connections of one absorber share?
 
-The profile, the journal's writer, the tokenizer's thread, the poller, the pacer and the counters. Left out: faults,
-queues.
+The profile, the journal's writer, the tokenizer's thread, the poller, the pacer, the slots and the counters. Left out:
+faults.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from loadproof.absorber.plan import Plan, plan_reply
 from loadproof.absorber.poller import Poller
 from loadproof.absorber.request import Request
 from loadproof.absorber.session import Session
+from loadproof.absorber.slots import Slots
 from loadproof.absorber.sockets import Connection
 from loadproof.absorber.wire import Format
 from loadproof.record import COMPLETE, HOW
@@ -69,7 +70,10 @@ class Server:
         self.express = Express(self)
         self.poller = Poller(self._loop, self._after_turn)
         self.pacer = Pacer(self._loop, self._after_turn)
-        self.formats = {chat: Format(model, chat=chat) for chat in (False, True)}
+        # Where nothing is paced a slot is held for no time, and so it is never waited for.
+        self.slots = None if profile.slots is None or profile.unpaced else Slots(profile.slots, self.pacer.at)
+        spaced = profile.chunk_text == "trailing_space"
+        self.formats = {chat: Format(model, chat=chat, trailing_space=spaced) for chat in (False, True)}
         self.clock_offset_ns = clock_offset_ns()
         self.created = int(time.time())
         self.unnoted: set[Session] = set()
@@ -193,7 +197,10 @@ class Server:
 
     def metrics_text(self) -> bytes:
         """Return /metrics in Prometheus' text format."""
-        self.metrics.running = self.live.arrived - self.live.ended
+        if self.slots is None:
+            self.metrics.running = self.live.arrived - self.live.ended
+        else:
+            self.metrics.running, self.metrics.waiting = self.slots.held, self.slots.waiting
         return self.metrics.text()
 
     def stop(self) -> None:

@@ -7,6 +7,7 @@ request can end is marked here. Left out: what a generation reply looks like.
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loadproof.absorber.endpoints import GENERATES, answer_small
@@ -153,7 +154,17 @@ class Session:
         usage = server.counts and (not body.stream or body.wants_usage_event)
         reply = (StreamedReply if body.stream else WholeReply)(self, request, plans, usage=usage)
         self._count(request, body, reply, chat=chat)
-        reply.start()
+        if server.slots is None:
+            reply.start()
+        else:
+            self._reply = None  # nothing of it is to be given up until it begins
+            if not server.slots.join(request.req, request.arrival, reply.lasts_ns(), partial(self._begin_reply, reply)):
+                server.note(request)
+
+    def _begin_reply(self, reply: Reply, begin_ns: int) -> None:
+        """Start a reply that has a slot since `begin_ns`."""
+        self._reply = reply
+        reply.start_at(begin_ns)
 
     def answer(self, request: Request, status: int, body: bytes, content_type: str = JSON, *, allow: str = "") -> None:
         """Send a whole reply at once."""
@@ -201,6 +212,8 @@ class Session:
 
     def _on_client_closed(self) -> None:
         now = time.monotonic_ns()
+        if self.server.slots is not None and self._current is not None:
+            self.server.slots.leave(self._current.req, now)
         if self._reply is not None:
             self._reply.abandon()
         for request in self._requests():

@@ -22,7 +22,7 @@ OVER = 2**63
 
 
 class _Choice:
-    """One choice of a reply: what of it has been handed out, and when its next token is due (ns after arrival)."""
+    """One choice of a reply: what of it has been handed out, and when its next token is due (ns after its begin)."""
 
     __slots__ = ("_last", "_number", "_plan", "_tails", "due", "gap", "index", "last", "opening")
 
@@ -34,13 +34,13 @@ class _Choice:
         self.due = plan.first_ns
         self.opening = b""
 
-    def hand_out(self, elapsed: int, arrival: int, most: int, events: list[bytes], rows: list[Row]) -> None:
-        """Append the events that are due `elapsed` ns after `arrival`, in two halves, and their rows: `most` in all."""
+    def hand_out(self, elapsed: int, begin: int, most: int, events: list[bytes], rows: list[Row]) -> None:
+        """Append the events that are due `elapsed` ns after `begin`, in two halves, and their rows: `most` in all."""
         index, due, opening = self.index, self.due, self.opening
         last, gap, size_before = self.last, self.gap, len(opening)
         while due <= elapsed and len(rows) < most:
             tail = self._tails[index if index <= CYCLE else (index - 1) % CYCLE + 1] if index < last else self._last
-            rows.append((arrival + due, 1, size_before + len(tail), self._number))
+            rows.append((begin + due, 1, size_before + len(tail), self._number))
             events += (opening, tail)
             index += 1
             if index > last:
@@ -76,7 +76,7 @@ class StreamedReply(Reply):
         # HTTP/1.0 knows no chunks: the end of the connection ends the body.
         self._chunked = not knows_no_chunks(request)
         request.close_after |= not self._chunked
-        request.planned_first = self._arrival + min([choice.due for choice in self._choices])
+        request.planned_first = self._begin + min([choice.due for choice in self._choices])
         session.server.note(request)
         session.server.pacer.at(request.planned_first, self._due)
 
@@ -87,8 +87,8 @@ class StreamedReply(Reply):
         if connection.pending_bytes > QUEUE_BYTES:
             connection.on_drained = self._resume
             return None
-        arrival = self._arrival
-        elapsed = time.monotonic_ns() - arrival
+        begin = self._begin
+        elapsed = time.monotonic_ns() - begin
         only = self._only
         if only is not None and self._opening and only.index < only.last and only.due + only.gap > elapsed >= only.due:
             return self._one(only)
@@ -99,12 +99,12 @@ class StreamedReply(Reply):
         due = OVER
         for choice in self._choices:
             if choice.due <= elapsed:
-                choice.hand_out(elapsed, arrival, most, events, rows)
+                choice.hand_out(elapsed, begin, most, events, rows)
             due = min(due, choice.due)
         data = head + self._framed(events)
         if due != OVER:
             self._write(data, rows, ends=False)
-            return arrival + due
+            return begin + due
         ends = not self._usage or self._request.counted is not None
         self._owes_end = not ends
         self._write(data + self._end() if ends else data, rows, ends=ends)
@@ -112,7 +112,7 @@ class StreamedReply(Reply):
 
     def _one(self, choice: _Choice) -> int:
         """Write the one event that is due, as it is nearly always: the short way. Return when the next is."""
-        planned, request = self._arrival + choice.due, self._request
+        planned, request = self._begin + choice.due, self._request
         event = choice.one()
         size = len(event)
         data = b"%x\r\n%b\r\n" % (size, event) if self._chunked else event
@@ -124,7 +124,7 @@ class StreamedReply(Reply):
             self._times.append(stamp)
         else:
             self._wait([(planned, 1, size, 0)], ends=False)
-        return self._arrival + choice.due
+        return self._begin + choice.due
 
     def _write(self, data: bytes, rows: list[Row], *, ends: bool) -> None:
         stamp = self._connection.write(data)
@@ -149,7 +149,7 @@ class StreamedReply(Reply):
         session, request = self._session, self._request
         request.status = 200
         form = session.format
-        self._opening = form.opening(request.req, session.server.created_at(self._arrival))
+        self._opening = form.opening(request.req, session.server.created_at(request.arrival))
         role = form.role()
         for number, choice in enumerate(self._choices):
             choice.opening = self._opening + of_choice(number)

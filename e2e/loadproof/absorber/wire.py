@@ -22,13 +22,16 @@ JSON, EVENT_STREAM = "application/json", "text/event-stream; charset=utf-8"
 DONE = b"data: [DONE]\n\n"
 LAST_CHUNK = b"0\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_FIRST, *_LATER = pieces(len(WORDS) + 1)
-CYCLE = len(_LATER)  # after so many tokens the text repeats itself
+CYCLE = len(WORDS)  # after so many tokens the text repeats itself
+# The texts of tokens 0 to CYCLE, of which those of 1 to CYCLE come again; in mid-reply, and at its end.
+_EXACT = pieces(CYCLE + 1)
+_SPACED = pieces(CYCLE + 2, trailing_space=True)[:-1]
+_UNSPACED = [text.strip() for text in _SPACED]
 
 
-def piece(index: int) -> str:
-    """Return the text of token `index` (0-based) of every reply."""
-    return _LATER[(index - 1) % len(_LATER)] if index else _FIRST
+def place_of(index: int) -> int:
+    """Return which of the tokens 0 to CYCLE says what token `index` (0-based) of every reply says."""
+    return index if index <= CYCLE else (index - 1) % CYCLE + 1
 
 
 @lru_cache(maxsize=256)
@@ -73,18 +76,18 @@ def whole_text(tokens: int) -> bytes:
 
 
 class Format:
-    """One API's bytes for one served model."""
+    """One API's bytes for one served model; `trailing_space`: a stream is cut behind its spaces, not before."""
 
-    def __init__(self, model: str, *, chat: bool) -> None:
+    def __init__(self, model: str, *, chat: bool, trailing_space: bool = False) -> None:
         self.chat = chat
+        self._texts, self._last_texts = (_SPACED, _UNSPACED) if trailing_space else (_EXACT, _EXACT)
         prefix, kind = (b"chatcmpl", b"chat.completion") if chat else (b"cmpl", b"text_completion")
         name = msgspec.json.encode(model).replace(b"%", b"%%")
         base = b'{"id":"' + prefix + b'-%016x","object":"'
         rest = b'","created":%d,"model":' + name + b',"choices":'
         self._event = b"data: " + base + kind + (b".chunk" if chat else b"") + rest
         self._whole = base + kind + rest
-        # Of tokens 0 to CYCLE; then those of 1 to CYCLE come again.
-        self.tails = [self.tail(index, None) for index in range(CYCLE + 1)]
+        self.tails = [self.tail(index, None) for index in range(CYCLE + 1)]  # in mid-reply, at `place_of` a token
 
     def opening(self, identity: int, created: int) -> bytes:
         """Return how every event of one reply begins; `identity` is unique, `created` is Unix seconds."""
@@ -95,8 +98,8 @@ class Format:
         return b'"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]}\n\n'
 
     def tail(self, index: int, reason: str | None) -> bytes:
-        """Return what the event of token `index` says, after `of_choice`."""
-        text = msgspec.json.encode(piece(index))
+        """Return what the event of token `index` says, after `of_choice`; the last of a reply has a `reason`."""
+        text = msgspec.json.encode((self._texts if reason is None else self._last_texts)[place_of(index)])
         said = b'"delta":{"content":' + text + b"}" if self.chat else b'"text":' + text
         return said + b',"logprobs":null,"finish_reason":' + msgspec.json.encode(reason) + b"}]}\n\n"
 

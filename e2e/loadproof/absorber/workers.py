@@ -37,8 +37,12 @@ _READY = b"ready"
 
 
 def needs_one_worker(profile: Profile) -> str:
-    """Return what of a profile has to see every request, empty if nothing does."""
-    return "draws are keyed by how often a body came before" if profile.draws else ""
+    """Return why a profile has to see every request and what to do about it, empty if it does not have to."""
+    if profile.slots is not None:
+        return "all requests share its slots; leave --workers or slots out"
+    if profile.draws:
+        return "draws are keyed by how often a body came before; leave --workers out or use constants"
+    return ""
 
 
 def check_workers(workers: int, profile: Profile, *, recording: bool = True) -> None:
@@ -46,8 +50,7 @@ def check_workers(workers: int, profile: Profile, *, recording: bool = True) -> 
     if not 1 <= workers <= MOST_WORKERS:
         raise UsageProblem(f"--workers {workers}: must be between 1 and {MOST_WORKERS}")
     if workers > 1 and (why := needs_one_worker(profile)):
-        raise UsageProblem(f"--workers {workers}: this profile needs one worker, because {why}; leave --workers out or "
-                           "use constants")  # fmt: skip
+        raise UsageProblem(f"--workers {workers}: this profile needs one worker, because {why}")
     if workers > 1 and not recording:
         raise UsageProblem(f"--workers {workers}: workers always record; leave --workers or --no-recording out")
 

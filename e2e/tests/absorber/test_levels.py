@@ -26,6 +26,7 @@ COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
 KINDS: dict[str, tuple[Profile, str]] = {
     "full": (Profile(output_tokens=9), "full"),
+    "one slot": (Profile(output_tokens=9, slots=1), "full"),  # held for no time, so nobody waits
     "light": (Profile(output_tokens=9), "light"),
     "precompiled": (profile_named("max-throughput"), "full"),
     "precompiled light": (profile_named("max-throughput"), "light"),
@@ -138,7 +139,7 @@ def told(reply: Reply) -> int:
 
 
 def test_only_level_full_says_usage(kind: Kind) -> None:
-    full = kind.name == "full"
+    full = kind.name in {"full", "one slot"}
     asked = [full] * (len(kind.replies) - 1) + [False]  # the last is a stream that does not ask
     assert [b'"usage"' in reply.body for reply in kind.replies] == asked
     assert [row["usage_prompt_tokens"] is not None for row in kind.rows[:-1]] == [full] * len(kind.replies)

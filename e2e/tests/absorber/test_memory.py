@@ -57,7 +57,7 @@ def no_collector() -> Iterator[None]:
 type Served = tuple[Server, int, Path]
 
 
-@pytest_asyncio.fixture(params=["full", "light", "precompiled"])
+@pytest_asyncio.fixture(params=["full", "light", "precompiled", "slots"])
 async def served(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Served]:
     loop = asyncio.get_running_loop()
     live = LiveCounters(tmp_path)
@@ -67,6 +67,8 @@ async def served(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         tmp_path, Metadata(host="", boot_id="", model=MODEL, profile={}, clock_offset_ns=(offset, offset))
     )
     profile = Profile(ttft_s=0.001, itl_s=0.001) if request.param == "full" else Profile()
+    if request.param == "slots":
+        profile = Profile(ttft_s=0.001, itl_s=0.001, slots=1)
     if request.param == "precompiled":
         profile = profile_named("max-throughput")
     level = "light" if request.param == "light" else "full"
@@ -162,6 +164,7 @@ async def test_nothing_of_a_request_outlives_its_connection(served: Served) -> N
     assert not server._sessions
     assert not server.unnoted
     assert not server.uncounted
+    assert server.slots is None or (server.slots.held, server.slots.waiting) == (0, 0)
 
 
 @pytest.mark.asyncio

@@ -331,6 +331,7 @@ async def test_connections_beyond_those_that_may_wait_are_told_of(monkeypatch: p
         (0, Profile(), True, f"--workers 0: must be between 1 and {MOST_WORKERS}"),
         (MOST_WORKERS + 1, Profile(), True, f"--workers {MOST_WORKERS + 1}: must be between 1 and {MOST_WORKERS}"),
         (2, profile_named("variable-response"), True, "--workers 2: this profile needs one worker, because draws"),
+        (2, Profile(slots=4), True, "--workers 2: this profile needs one worker, because all requests share its slots"),
         (2, Profile(), False, "--workers 2: workers always record; leave --workers or --no-recording out"),
     ],
 )
@@ -343,6 +344,7 @@ def test_what_cannot_be(number: int, profile: Profile, recording: bool, says: st
 def test_what_can_be(number: int, recording: bool) -> None:
     check_workers(number, Profile(), recording=recording)
     check_workers(1, profile_named("variable-response"), recording=recording)
+    check_workers(1, Profile(slots=4), recording=recording)
 
 
 def test_no_recording_with_workers_is_refused_by_the_process(tmp_path: Path) -> None:

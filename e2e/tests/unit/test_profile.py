@@ -28,6 +28,8 @@ ttft_s: {law: normal, mean: 0.1, std: 0.02}
 itl_s: {law: empirical, values: [0.02, 1, 0]}
 output_tokens: {law: gamma, mean: 64.5, shape: 2}
 seed: 7
+slots: 3
+chunk_text: trailing_space
 """
 
 
@@ -42,6 +44,8 @@ def test_every_law_is_read_and_survives_json_and_a_dump() -> None:
         "itl_s": {"law": "empirical", "values": [0.02, 1.0, 0.0]},
         "output_tokens": {"law": "gamma", "mean": 64.5, "shape": 2.0},
         "seed": 7,
+        "slots": 3,
+        "chunk_text": "trailing_space",
         "precompiled": False,
     }
     assert Profile.model_validate_json(profile.model_dump_json()) == profile
@@ -78,6 +82,12 @@ WRONG = {
     "output_tokens: 0": "1: output_tokens: must be at least 1, got 0",
     "output_tokens: 1.5": "1: output_tokens: expected a whole number, got 1.5",
     "seed: -1": "1: seed: must be at least 0, got -1",
+    "slots: 0": "1: slots: must be at least 1, got 0",
+    "slots: 1.5": "1: slots: expected a whole number, got 1.5",
+    "slots: true": "1: slots: expected a whole number, got true",
+    "slots: 1000001": "1: slots: must be at most 1000000, got 1000001",
+    "chunk_text: trailing":
+        "1: chunk_text: expected one of exact, trailing_space, got the text 'trailing'; did you mean",
     "ttft: 0.1": "1: ttft: unknown key; did you mean 'ttft_s'?",
     "precompiled: 1": "1: precompiled: expected true or false, got 1",
     "ttft_s: {mean: 1}": f"1: ttft_s.law: this required key is missing; give one of {', '.join(LAWS)}",
@@ -105,6 +115,7 @@ WRONG = {
     "precompiled: true\nitl_s: {law: gamma, mean: 1, shape: 1}": "2: itl_s: must be 0 with precompiled",
     "precompiled: true\noutput_tokens: {law: gamma, mean: 1, shape: 1}":
         "2: output_tokens: must be a number with precompiled",
+    "precompiled: true\nslots: 2": "2: slots: must be left out with precompiled, because every reply is then the same",
     "precompiled: true\noutput_tokens: null": "2: output_tokens: must be a number with precompiled",
 }  # fmt: skip
 
@@ -249,6 +260,15 @@ def test_the_usual_length(output_tokens: object, *, ignore_eos: bool, usual: int
 
 def test_the_usual_length_of_what_is_precompiled() -> None:
     assert Profile(precompiled=True, output_tokens=9).usual_tokens(4, ignore_eos=True) == 9
+
+
+def test_what_is_unpaced() -> None:
+    assert Profile().unpaced
+    assert Profile(slots=2, output_tokens=3).unpaced
+    assert Profile(precompiled=True, output_tokens=3).unpaced
+    assert not Profile(ttft_s=0.1).unpaced
+    assert not Profile(itl_s=0.1).unpaced
+    assert not Profile.model_validate({"output_tokens": {"law": "gamma", "mean": 4, "shape": 1}}).unpaced
 
 
 def test_named_profiles_are_written_as_in_a_file() -> None:

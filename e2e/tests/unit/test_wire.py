@@ -21,20 +21,22 @@ from loadproof.absorber.wire import (
     Format,
     last_events,
     of_choice,
-    piece,
+    place_of,
     sized_head,
     stream_head,
     whole_text,
 )
-from loadproof.words import WORDS, pieces
+from loadproof.words import pieces
 
 MODEL = "m"
 SEEDED = settings(deadline=None, derandomize=True)
 IDENTITY, CREATED = 0xAB, 1_700_000_000
 
 
-def token_event(index: int, reason: str | None, *, chat: bool, choice: int = 0, model: str = MODEL) -> bytes:
-    form = Format(model, chat=chat)
+def token_event(
+    index: int, reason: str | None, *, chat: bool, choice: int = 0, model: str = MODEL, spaced: bool = False
+) -> bytes:
+    form = Format(model, chat=chat, trailing_space=spaced)
     return form.opening(IDENTITY, CREATED) + of_choice(choice) + form.tail(index, reason)
 
 
@@ -80,17 +82,31 @@ def test_any_model_and_token_arrive_as_they_are_and_on_one_line(model: str, inde
     event = event_of(token_event(index, "stop", chat=chat, model=model))
     (choice,) = event["choices"]
     assert event["model"] == model
-    assert (choice["delta"]["content"] if chat else choice["text"]) == piece(index)
+    assert (choice["delta"]["content"] if chat else choice["text"]) == pieces(index + 1)[-1]
     assert choice["finish_reason"] == "stop"
 
 
+@pytest.mark.parametrize("spaced", [False, True])
 @pytest.mark.parametrize("chat", [False, True])
-def test_the_events_that_repeat_are_those_of_each_token(*, chat: bool) -> None:
-    form = Format(MODEL, chat=chat)
+def test_the_events_that_repeat_are_those_of_each_token(*, chat: bool, spaced: bool) -> None:
+    form = Format(MODEL, chat=chat, trailing_space=spaced)
     assert len(form.tails) == CYCLE + 1
     for index in (0, 1, 2, CYCLE, CYCLE + 1, 2 * CYCLE, 2 * CYCLE + 7):
-        place = index if index <= CYCLE else (index - 1) % CYCLE + 1
-        assert form.tails[place] == form.tail(index, None)
+        assert form.tails[place_of(index)] == form.tail(index, None)
+        assert place_of(place_of(index)) == place_of(index)
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+@pytest.mark.parametrize("chat", [False, True])
+@pytest.mark.parametrize("count", [1, 2, CYCLE, CYCLE + 1, CYCLE + 2, 2 * CYCLE + 7])
+def test_the_events_of_a_reply_say_its_pieces(count: int, *, chat: bool, spaced: bool) -> None:
+    told = [
+        event_of(token_event(index, "length" if index == count - 1 else None, chat=chat, spaced=spaced))["choices"][0]
+        for index in range(count)
+    ]
+    texts = [choice["delta"]["content"] if chat else choice["text"] for choice in told]
+    assert texts == pieces(count, trailing_space=spaced)
+    assert "".join(texts) == json.loads(whole_text(count))
 
 
 @pytest.mark.parametrize("chat", [False, True])
@@ -116,12 +132,6 @@ def test_a_whole_reply(usage: tuple[int, int] | None, *, chat: bool) -> None:
             {"role": "assistant", "content": text} if chat else text
         )
     assert reply.get("usage") == (usage and {"prompt_tokens": 1, "completion_tokens": 5, "total_tokens": 6})
-
-
-@pytest.mark.parametrize("count", [1, 2, len(WORDS) - 1, len(WORDS), len(WORDS) + 1, 3 * len(WORDS) + 5])
-def test_a_reply_is_the_same_text_streamed_and_whole(count: int) -> None:
-    assert [piece(index) for index in range(count)] == pieces(count)
-    assert json.loads(whole_text(count)) == "".join(pieces(count))
 
 
 def asked(line: bytes = b"POST / HTTP/1.1", *headers: bytes) -> Request:

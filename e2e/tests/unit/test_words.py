@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from pathlib import Path
 
 import pytest
 
+import loadproof.data
 from loadproof.data.make_words import kept
 from loadproof.tokenizer import TokenCounter, bundled_counter
 from loadproof.words import WORDS, pieces, random_text
@@ -66,6 +69,18 @@ def test_pieces_are_one_token_each_and_together(counter: TokenCounter, count: in
     assert "".join(stream) == " ".join(WORDS[(start + i) % len(WORDS)] for i in range(count))
 
 
+@pytest.mark.parametrize("start", [0, len(WORDS) - 2, -3])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 2 * len(WORDS) + 3])
+def test_pieces_that_end_with_their_space_are_the_same_text(counter: TokenCounter, count: int, start: int) -> None:
+    stream = pieces(count, start, trailing_space=True)
+    assert len(stream) == count
+    assert "".join(stream) == "".join(pieces(count, start))
+    assert [piece.endswith(" ") for piece in stream] == [True] * (count - 1) + [False] * min(count, 1)
+    assert counter.bare(stream) == [2] * (count - 1) + [1] * min(count, 1)
+    if count:  # why the last has none
+        assert counter.bare(["".join(stream) + " "]) == [count + 1]
+
+
 def test_the_seed_alone_decides_the_text() -> None:
     assert random_text(50, random.Random(1)) == random_text(50, random.Random(1))
     assert random_text(50, random.Random(1)) != random_text(50, random.Random(2))
@@ -82,3 +97,11 @@ def test_a_negative_length_is_refused() -> None:
 def test_the_maker_keeps_the_list_and_drops_what_is_not_one_token(counter: TokenCounter) -> None:
     # Two tokens, two tokens, not lower case, not ASCII letters.
     assert kept({*WORDS, "xylophonist", "vowel", "The", "don't"}, counter) == list(WORDS)
+
+
+def test_each_answer_of_the_conversations_has_as_many_tokens(counter: TokenCounter) -> None:
+    """Tools that read the file ask for as many tokens as the answer has, so a run's total is known beforehand."""
+    conversations = json.loads(Path(loadproof.data.__file__).with_name("conversations.json").read_text())
+    answers = [turn["value"] for each in conversations for turn in each["conversations"] if turn["from"] == "gpt"]
+    assert len(answers) == len(conversations) >= 8
+    assert set(counter.bare(answers)) == {15}
