@@ -1,6 +1,6 @@
 """One case x one tool -> one run folder.
 
-The only place that wires stages: absorber up, tool up, wait, both down, run.json, judge. Each stage leaves
+The only place that wires stages: server up, tool up, wait, both down, run.json, judge. Each stage leaves
 files, so each can be done again without the ones before it.
 """
 
@@ -11,7 +11,6 @@ import errno
 import platform
 import shutil
 import traceback
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,106 +19,98 @@ from msgspec.structs import replace
 
 from loadproof import __version__
 from loadproof.absorber.client import STOP_GRACE_S
-from loadproof.case import Case, read_case
-from loadproof.checks.every import check_allowances
-from loadproof.descriptors import require_descriptors
-from loadproof.errors import LoadproofError, UsageProblem
+from loadproof.absorber.recording import DEFAULT_MODEL
+from loadproof.errors import LoadproofError
 from loadproof.host import this_host
-from loadproof.judging import Judgement, judge_run, missing
-from loadproof.placement import UNPLACED, Placement
+from loadproof.judging import Judgement, judge_run, not_made
+from loadproof.planning import Job, plan_jobs
 from loadproof.process import clean_environment, run_to_end
-from loadproof.run_folder import RunFolder, RunRecord, what_helps
-from loadproof.together import Progress, Together, Watch
+from loadproof.run_folder import ABSORBER, RunRecord, what_helps
+from loadproof.simulated import simulating, simulator_for, takes_tokenizer
+from loadproof.together import Together
 from loadproof.tokenizer import tokenizer_dir
-from loadproof.tools.base import Tool
-from loadproof.tools.names import TOOL_FILES
-from loadproof.tools.registry import tool_named
+from loadproof.tool_run import Progress, ToolRun, Watch, run_beside, run_tool
+from loadproof.tools.base import Command, Setting
 
-__all__ = ["Job", "Progress", "Watch", "plan_jobs", "run_job"]
+__all__ = ["Job", "Progress", "ToolRun", "Watch", "plan_jobs", "run_job", "run_tool"]
 
 # What the system refuses to the run folder is not our defect.
 _OF_THE_SYSTEM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.EMFILE,
                             errno.ENFILE})  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Job:
-    """One run to be made: validated, nothing started."""
-
-    case: Case
-    tool: Tool
-    executable: Path | None
-    folder: RunFolder
-    seed: int
-    placement: Placement = UNPLACED
-
-    @property
-    def expected_requests(self) -> int | None:
-        """How many requests the progress counts up to."""
-        asked = self.case.expected.workload.num_requests
-        return None if asked is None else asked + self.case.declaration(self.tool.name).leading_extra_requests
-
-
-def plan_jobs(
-    folders: Sequence[Path], tools: Sequence[str], out: Path, seed: int, placement: Placement = UNPLACED
-) -> list[Job]:
-    """Return the runs for these cases and tools (none named: every tool that a case has a file for).
-
-    Raises UsageProblem for anything that is wrong with any of them, before anything is started or written.
-    """
-    jobs = []
-    for folder in folders:
-        case = read_case(folder)
-        check_allowances(case)
-        require_descriptors(case)
-        named = list(tools) or case.tools_with_files()
-        if not named:
-            raise UsageProblem(f"{folder}: has no tool's file, so there is nothing to run; add one of "
-                               f"{', '.join(TOOL_FILES.values())}")  # fmt: skip
-        if out.resolve().is_relative_to(folder.resolve()):
-            raise UsageProblem(f"{out}: lies in the case {folder}, which every run copies; choose another --out")
-        for name in named:
-            tool, config = tool_named(name), case.tool_file(name)
-            tool.check(config)
-            executable = tool.executable(config)
-            run = RunFolder(out / f"{case.name}-{name}")
-            run.require_empty()
-            jobs.append(Job(case, tool, executable, run, seed, placement))
-    names = [job.folder.path for job in jobs]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageProblem(f"{twice.name}: is asked for twice; name each case and tool once, and run cases of the same "
-                           "folder name one after the other, each with its own --out")  # fmt: skip
-    return jobs
-
-
 async def run_job(job: Job, watch: Watch) -> Judgement:
-    """Make one run and judge it; a tool that is not installed gives a visible `unsupported` row.
+    """Make one run and judge it; one that cannot be made here (`Job.obstacles`) gives visible `unsupported` rows.
 
     Raises UsageProblem when nothing could be begun; whatever goes wrong later is a `broken` verdict.
     """
-    if job.executable is None:
-        return missing(job.case.name, job.tool.name, job.tool.how_to_get())
+    if job.obstacles:
+        return not_made(job.case.name, job.tool.name, job.obstacles, job.server)
     tokenizer = await asyncio.to_thread(tokenizer_dir)
-    folder, record = job.folder, _begun(job)
-    together = Together(folder, job.case.expected.absorber, job.placement, _progress(job), watch)
-    folder.claim()
-    folder.write("run.json", record)  # should we be killed, this says that the run did not come to its end
-    try:
-        shutil.copytree(job.case.folder, folder.case, ignore=shutil.ignore_patterns(".*"))
-        record = replace(record, git=await _git_state(job))
+    job.folder.claim(journal=job.server == ABSORBER)
+    await _Run(job, watch, tokenizer, _begun(job)).make()
+    return await asyncio.to_thread(judge_run, job.folder.path)
+
+
+@dataclass
+class _Run:
+    """One run while it is made; `record` says all that is known of it so far."""
+
+    job: Job
+    watch: Watch
+    tokenizer: Path
+    record: RunRecord
+
+    def note(self, **known: object) -> None:
+        self.record = replace(self.record, **known)
+
+    async def make(self) -> None:
+        """Make it. Raises only what interrupts us; whatever else goes wrong is noted."""
+        job, folder = self.job, self.job.folder
+        folder.write("run.json", self.record)  # should we be killed, this says that the run did not come to its end
+        try:
+            shutil.copytree(job.case.folder, folder.case, ignore=shutil.ignore_patterns(".*"))
+            self.note(git=await _git_state(job))
+            await (self._beside_absorber() if job.server == ABSORBER else self._beside_simulator())
+        except BaseException as error:
+            self.note(broken=_why(error))
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            folder.write("run.json", self.record)
+
+    async def _beside_absorber(self) -> None:
+        job = self.job
+        together = Together(job.folder, job.case.expected.absorber, job.placement, _progress(job), self.watch)
         async with together.absorbing() as (announced, absorber):
-            setting = together.setting(announced, tokenizer, job.seed)
-            command = job.tool.command(folder.case / job.case.tool_file(job.tool.name).name, job.executable, setting)
-            tool_ended = await together.run(command, absorber, job.case.expected.deadline_s)
-            record = replace(record, model=announced.model, tool_ended=tool_ended)
-            record = replace(record, absorber_ended=await absorber.stop("", grace_s=STOP_GRACE_S))
-    except BaseException as error:
-        record = replace(record, broken=_why(error))
-        if not isinstance(error, Exception):
-            raise
-    finally:
-        folder.write("run.json", record)
-    return await asyncio.to_thread(judge_run, folder.path)
+            self.note(model=announced.model)
+            command = self._command(together.setting(announced, self.tokenizer, job.seed))
+            self.note(tool_ended=await together.run(command, absorber, job.case.expected.deadline_s))
+            self.note(absorber_ended=await absorber.stop("", grace_s=STOP_GRACE_S))
+
+    async def _beside_simulator(self) -> None:
+        job = self.job
+        self.note(counts_tokens=await takes_tokenizer(job.folder.path))
+        simulator = simulator_for(
+            job.case, tokenizer=self.tokenizer if self.record.counts_tokens else None, seed=job.seed,
+            log_dir=job.folder.path, placement=job.placement,
+        )  # fmt: skip
+        try:
+            async with simulating(simulator, _progress(job), self.watch) as beside:
+                self.note(model=DEFAULT_MODEL, dialect=simulator.dialect)
+                setting = Setting(base_url=simulator.base_url, model=DEFAULT_MODEL, tokenizer=self.tokenizer,
+                                  out=job.folder.tool_out.absolute(), seed=job.seed)  # fmt: skip
+                self.note(tool_ended=await run_beside(
+                    self._command(setting), job.folder, job.case.expected.deadline_s, beside=beside,
+                    placement=job.placement,
+                ))  # fmt: skip
+        finally:
+            self.note(simulator_ended=simulator.ended)
+
+    def _command(self, setting: Setting) -> Command:
+        job = self.job
+        assert job.executable is not None  # noqa: S101 -- it would be an obstacle
+        return job.tool.command(job.folder.case / job.case.tool_file(job.tool.name).name, job.executable, setting)
 
 
 def _progress(job: Job) -> Progress:
@@ -141,7 +132,7 @@ def _why(error: BaseException) -> str:
 def _begun(job: Job) -> RunRecord:
     return RunRecord(
         case=job.case.name, tool=job.tool.name, tool_version=job.tool.version(), loadproof_version=__version__,
-        python=platform.python_version(), seed=job.seed, git="", host=this_host(),
+        python=platform.python_version(), seed=job.seed, git="", host=this_host(), server=job.server,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"), placement=job.placement,
     )  # fmt: skip
 

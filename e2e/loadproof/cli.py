@@ -21,14 +21,19 @@ from loadproof.bench import Job, plan_jobs, run_job
 from loadproof.case import read_case, warnings
 from loadproof.checks.every import check_allowances
 from loadproof.cli_options import (
+    Cases,
     Cpus,
     Isolate,
     Itl,
     Level,
     Levels,
+    Out,
     ProfileFile,
     Seed,
+    Server,
+    Servers,
     Tokens,
+    ToolNames,
     Ttft,
     Workers,
     placed,
@@ -43,8 +48,9 @@ from loadproof.metronome.__main__ import main as metronome
 from loadproof.observing import observe
 from loadproof.profile_flags import read_profile
 from loadproof.report.progress import ProgressLine
-from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
+from loadproof.report.terminal import console, show
 from loadproof.requirements import required
+from loadproof.run_folder import ABSORBER
 from loadproof.serving import serve_here
 from loadproof.tools.environments import sync, tool_rows
 from loadproof.verdict import EXIT_CODES, merge
@@ -78,16 +84,12 @@ def every_command(
 
 @app.command("run")
 def run_command(
-    cases: Annotated[list[Path], typer.Argument(metavar="CASE...", help="Case folders.")],
-    tool: Annotated[list[str] | None, typer.Option(help="Only this tool; may be repeated.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where run folders go; a new folder in runs/ by default.")] = None,
-    seed: Seed = 0,
-    cpus: Cpus = None,
-    isolate: Isolate = None,
-) -> int:
+    cases: Cases, tool: ToolNames = None, out: Out = None, server: Server = Servers.ABSORBER, seed: Seed = 0,
+    cpus: Cpus = None, isolate: Isolate = None,
+) -> int:  # fmt: skip
     """Run the case with the real tool, record, measure and judge."""
     must = required()
-    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, placed(cpus, isolate))
+    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, placed(cpus, isolate), server=server.value)
     err_console = console(stderr=True)
     for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
         err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
@@ -96,8 +98,8 @@ def run_command(
         with ProgressLine(err_console) as progress:
             judgements.extend(to_the_end(run_job(job, progress)) for job in jobs)
     finally:  # what had ended before an interruption is shown all the same
-        _show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
-    absent = sorted({job.tool.name for job in jobs if job.executable is None} & must)
+        show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
+    absent = sorted({name for job in jobs for name in job.absent} & must)
     if absent:
         console().print(f"required (LOADPROOF_REQUIRE) and not installed: {', '.join(absent)}", soft_wrap=True)
         return Exit.BROKEN
@@ -105,22 +107,9 @@ def run_command(
 
 
 def _again(job: Job) -> str:
-    return shlex.join(["loadproof", "run", str(job.case.folder), "--tool", job.tool.name, "--seed", str(job.seed)])
-
-
-def _show(judgements: list[Judgement], where: list[str], again: list[str]) -> None:
-    """Show the judgements that there are; `where` and `again` may go on."""
-    shown = console()
-    for judgement in [each for each in judgements if each.claims]:
-        of = f"{judgement.verdict.case} x {judgement.verdict.tool}"
-        shown.print(claims_table(judgement.claims, f"{of}: claims (shown, not judged)"))
-    if judgements:
-        shown.print(findings_table(judgements, shown.width))
-    for judgement, folder, command in zip(judgements, where, again, strict=False):
-        for line in attention(judgement, folder, command):
-            shown.print(line, markup=False, soft_wrap=True)
-    for judgement, folder in zip(judgements, where, strict=False):
-        shown.print(summary_line(judgement, folder), soft_wrap=True)
+    server = [] if job.server == ABSORBER else ["--server", job.server]
+    words = ["loadproof", "run", str(job.case.folder), "--tool", job.tool.name, *server, "--seed", str(job.seed)]
+    return shlex.join(words)
 
 
 @app.command("judge")
@@ -143,7 +132,7 @@ def judge_command(
     else:
         raise UsageProblem("name run folders and nothing else, or both --case and --journal (with --claims and --tool "
                            "if you like)")  # fmt: skip
-    _show(judgements, where, [""] * len(where))  # judging again says the same again
+    show(judgements, where, [""] * len(where))  # judging again says the same again
     return EXIT_CODES[merge(judgement.verdict.outcome for judgement in judgements)]
 
 

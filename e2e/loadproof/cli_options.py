@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,8 @@ import typer
 from loadproof.interruptible import to_the_end
 from loadproof.placement import Placement, read_cpus
 from loadproof.process import try_isolation
+from loadproof.requirements import SIMULATOR
+from loadproof.run_folder import ABSORBER
 
 
 class Isolation(StrEnum):
@@ -25,6 +28,20 @@ class Levels(StrEnum):
     LIGHT = "light"
 
 
+class Servers(StrEnum):
+    """What `--server` takes."""
+
+    ABSORBER = ABSORBER
+    SIMULATOR = SIMULATOR
+
+
+Cases = Annotated[list[Path], typer.Argument(metavar="CASE...", help="Case folders.")]
+ToolNames = Annotated[list[str] | None, typer.Option("--tool", help="Only this tool; may be repeated.")]
+Out = Annotated[Path | None, typer.Option("--out", help="Where run folders go; a new folder in runs/ by default.")]
+Server = Annotated[
+    Servers, typer.Option("--server", help="What the tool runs against. A simulator keeps no journal: there only the "
+                          "tool's own report is judged.")
+]  # fmt: skip
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything that is drawn.")]
 ProfileFile = Annotated[
     str | None, typer.Option("--profile", metavar="FILE|NAME", help="The absorber's profile: a YAML file, or one of "

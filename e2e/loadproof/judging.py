@@ -1,7 +1,8 @@
 """What do a case, a journal and a tool's own files say together? Offline, and the same each time.
 
 Reads a run folder (or a journal of `serve`) and returns findings, claims and the verdict; a run that did not
-end as it must is `broken`, with the reason, whatever was found.
+end as it must is `broken`, with the reason, whatever was found. A run against a simulator has no journal: there the
+tool's own report is all that is judged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from msgspec.structs import replace
 
 from loadproof.case import read_case
 from loadproof.checks.claims import beside, required_but_not_judged, unreadable
-from loadproof.checks.every import ask_all
+from loadproof.checks.every import ask_all, ask_without_journal
+from loadproof.checks.without_journal import counts_words
 from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.journal import FILE_NAME, read_journal
 from loadproof.load.measured import measure
@@ -24,7 +26,7 @@ from loadproof.load.truth import truth
 from loadproof.parts import stream_files
 from loadproof.process import tail
 from loadproof.reported import Reported, read_claims
-from loadproof.run_folder import RunFolder
+from loadproof.run_folder import ABSORBER, RunFolder
 from loadproof.sealing import seal
 from loadproof.tools.registry import tool_named
 from loadproof.verdict import Claim, Finding, Outcome, Verdict, verdict_of
@@ -37,11 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judgement:
-    """All that judging says of one run."""
+    """All that judging says of one run; `server` is what the tool ran against."""
 
     verdict: Verdict
     findings: tuple[Finding, ...]
     claims: tuple[Claim, ...]
+    server: str = ABSORBER
 
 
 def judge_run(path: Path) -> Judgement:
@@ -67,20 +70,24 @@ def judge_run(path: Path) -> Judgement:
     folder.write("findings.json", findings)
     folder.write("claims.json", claims)
     folder.write("verdict.json", verdict)
-    return Judgement(verdict, findings, claims)
+    return Judgement(verdict, findings, claims, record.server)
 
 
 def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Finding, ...], tuple[Claim, ...]]:
     """Return why the run is broken (empty if it is not), findings and claims."""
-    case, journal, ended = read_case(folder.case), _sealed(folder.journal), record.tool_ended
-    broken = _not_whole(journal)
-    if ended is not None and not measure(journal).requests.n:
-        broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
+    case, ended = read_case(folder.case), record.tool_ended
+    journal = _sealed(folder.journal) if record.server == ABSORBER else None
     unread: tuple[Finding, ...] = ()
     try:
         reported = tool_named(record.tool).claims(folder.tool_out)
     except BrokenRun as error:  # what the tool says is of no use then; what it did is judged all the same
         reported, unread = None, (unreadable(str(error).replace(f"{folder.path}/", "")),)
+    if journal is None:
+        findings, claims = _judge_report(case, record, reported)
+        return "", (*findings, *unread), claims
+    broken = _not_whole(journal)
+    if ended is not None and not measure(journal).requests.n:
+        broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
     findings, claims = _judge(case, record.tool, journal, reported, ended.ended_ns if ended else None)
     return broken, (*findings, *unread), claims
 
@@ -88,9 +95,10 @@ def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Fin
 def _how_it_broke(folder: RunFolder, record: RunRecord) -> str:
     """Return why the run is broken, with the tail of the log; empty when it is not."""
     tool, absorber = record.tool_ended, record.absorber_ended
-    if record.broken or tool is None or absorber is None:
+    server = absorber if record.server == ABSORBER else record.simulator_ended
+    if record.broken or tool is None or server is None:
         return f"{record.broken.rstrip() or 'the run did not come to its end'}{_log_tail(folder, if_empty='')}"
-    if absorber.exit_code != 0:
+    if absorber is not None and absorber.exit_code != 0:  # a simulator's code says nothing: it was told to end
         return f"the absorber {absorber.says()}\n{tail(folder.path / 'absorber.stderr')}".rstrip()
     if tool.stopped_because or tool.exit_code != 0:
         return f"{record.tool} {tool.says()}{_log_tail(folder)}"
@@ -149,9 +157,25 @@ def _judge(
     return findings, claims
 
 
-def missing(case: str, tool: str, how_to_get: str) -> Judgement:
+def _judge_report(
+    case: Case, record: RunRecord, reported: Reported | None
+) -> tuple[tuple[Finding, ...], tuple[Claim, ...]]:
+    findings = ask_without_journal(case, record.tool, reported, record.server)
+    if not record.counts_tokens:
+        findings = (*findings, counts_words(record.server))
+    claims = beside(reported, None) if reported else ()
+    if case.expected.claims == "required":
+        findings = (*findings, required_but_not_judged(claims))
+    return findings, claims
+
+
+def not_made(case: str, tool: str, obstacles: tuple[Finding, ...], server: str = ABSORBER) -> Judgement:
+    """Return the visible rows of a run that was not made, and why not."""
+    reason = "; ".join(found.detail for found in obstacles)
+    return Judgement(verdict_of(case, tool, obstacles, reason=reason), obstacles, (), server)
+
+
+def row_of_missing_tool(how_to_get: str) -> Finding:
     """Return the visible row of a tool that is not installed."""
-    reason = f"not installed: {how_to_get}"
-    finding = Finding(check="tool", requirement="the tool can be run", expected="installed", measured="missing",
-                      outcome=Outcome.UNSUPPORTED, n=0, detail=reason)  # fmt: skip
-    return Judgement(verdict_of(case, tool, (finding,), reason=reason), (finding,), ())
+    return Finding(check="tool", requirement="the tool can be run", expected="installed", measured="missing",
+                   outcome=Outcome.UNSUPPORTED, n=0, detail=f"not installed: {how_to_get}")  # fmt: skip

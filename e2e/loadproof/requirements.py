@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from loadproof.errors import UsageProblem
-from loadproof.plain_words import nearest
 from loadproof.tools.names import TOOL_FILES
 
 VARIABLE = "LOADPROOF_REQUIRE"
@@ -17,6 +16,8 @@ def required() -> frozenset[str]:
     """Return the names in LOADPROOF_REQUIRE. Raises UsageProblem for an unknown one."""
     names = frozenset(name.strip() for name in os.environ.get(VARIABLE, "").split(",") if name.strip())
     for name in sorted(names - set(KNOWN)):
+        from loadproof.plain_words import nearest  # noqa: PLC0415 -- every pytest session asks, few need pydantic
+
         known = nearest(name, KNOWN) or "; known are " + ", ".join(KNOWN)
         raise UsageProblem(f"{VARIABLE}: {name!r} is unknown{known}")
     return names

@@ -2,7 +2,7 @@
 
     run.json         what ran, on what, how it ended (`RunRecord`)
     case/            the case folder as it was
-    journal/         journal.parquet
+    journal/         journal.parquet, of an absorber
     tool/            the tool's own folder: its configuration and results
     *.stdout, *.stderr
     findings.json claims.json verdict.json   made by judging, and made again by judging again
@@ -26,12 +26,16 @@ from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import Host
 from loadproof.placement import Placement
 
+ABSORBER = "absorber"
+"""The server that keeps a journal; a run against any other has none."""
+
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run: everything about it that is not in the journal or in the tool's own files.
 
     Written when a run begins, and again at its end. `broken` says why it did not come to its end; what had not ended
-    by then is None.
+    by then is None. Of the two servers only the one that `server` names has run; `dialect` is how a simulator took
+    its times; `counts_tokens`: whether the server had the model's tokenizer.
     """
 
     case: str
@@ -45,8 +49,12 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     host: Host
     model: str = ""
     placement: Placement = Placement()
+    server: str = ABSORBER
+    dialect: str = ""
+    counts_tokens: bool = True
     tool_ended: Ended | None = None
     absorber_ended: Ended | None = None
+    simulator_ended: Ended | None = None
     broken: str = ""
 
 
@@ -83,12 +91,16 @@ class RunFolder:
             raise UsageProblem(f"{self.path}: cannot be made, because {lowest} may not be written; choose another "
                                "--out")  # fmt: skip
 
-    def claim(self) -> None:
-        """Make the folder and what is empty in it, for this run alone. Raises UsageProblem if another run has it."""
+    def claim(self, *, journal: bool = True) -> None:
+        """Make the folder and what is empty in it, for this run alone; `journal`: with a folder for one.
+
+        Raises UsageProblem if another run has it.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.tool_out.mkdir()  # of two runs that found the folder empty, one comes first here
-            self.journal.mkdir()
+            if journal:
+                self.journal.mkdir()
         except FileExistsError as error:
             raise UsageProblem(f"{self.path}: another run has just begun there; choose another --out") from error
         except OSError as error:

@@ -72,8 +72,10 @@ def tell(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess
 
 
 @contextmanager
-def started(*argv: str, cwd: Path, mark: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(_command(argv), cwd=cwd, env={**ORDINARY, MARK: mark}, stdout=subprocess.PIPE,
+def started(
+    *argv: str, cwd: Path, mark: str, env: dict[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:  # fmt: skip
+    with subprocess.Popen(_command(argv), cwd=cwd, env={**ORDINARY, **(env or {}), MARK: mark}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True) as process:  # fmt: skip
         try:
             yield process
@@ -194,7 +196,7 @@ def test_tools(tmp_path: Path) -> None:
 
 HELPS = {
     (): ("run", "observe", "serve", "judge", "tools", "metronome"),
-    ("run",): ("CASE...", "--tool", "--out", "--seed"),
+    ("run",): ("CASE...", "--tool", "--out", "--server", "llm-d-inference-sim", "--seed"),
     ("observe",): ("CMD {base_url}", "--profile", "--ttft-s", "--deadline-s"),
     ("serve",): ("--host", "--port", "--profile", "--journal"),
     ("judge",): ("RUN...", "--case", "--journal", "--claims"),

@@ -2,12 +2,14 @@
 
 The fenced `console` blocks of a page are run in order, line by line, in one new folder that sees the repository.
 `pdm run` is taken off: we are inside it, and our environment is first on PATH. Blocks tagged `slow` are left out,
-and those tagged `needs:<tool>` run where that tool is installed or on PATH. The README's `python` blocks are run
-beside a sealed and a cut journal that lie where they look for them.
+and those tagged `needs:<tool>` run where that tool, or simulator, is installed or on PATH. The README's `python` blocks
+are run beside a sealed and a cut journal that lie where they look for them; what other pages import is there.
 """
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shutil
@@ -101,6 +103,15 @@ def test_the_readme_opens_a_sealed_journal_and_one_that_was_cut(tmp_path: Path) 
     assert said[0].startswith("12 ")
     assert "0.05" in said[0]
     assert said[1] == "8\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_what_a_page_imports_is_there(page: Path) -> None:
+    for block in PYTHON.findall(page.read_text()):
+        for node in ast.parse(block).body:
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("loadproof"):
+                module = importlib.import_module(node.module)
+                assert [alias.name for alias in node.names if not hasattr(module, alias.name)] == [], node.module
 
 
 def test_messages_name_only_pages_that_are_there() -> None:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from loadproof.reported import Reported
 
 
-def beside(reported: Reported, truth: Reported) -> tuple[Claim, ...]:
-    """Return each number that the tool reports, with the journal's own beside it."""
-    known = numbers(truth)
+NO_JOURNAL = "no journal"
+
+
+def beside(reported: Reported, truth: Reported | None) -> tuple[Claim, ...]:
+    """Return each number that the tool reports, with the journal's own beside it; `truth` None: there is no journal."""
+    known = numbers(truth) if truth else {}
     return tuple(
         Claim(quantity=name, unit=UNITS[name.partition(".")[0]], claimed=value, truth=known.get(name),
-              definition=DEFINITIONS.get(name.partition(".")[0], ""))
+              definition=DEFINITIONS.get(name.partition(".")[0], "") if truth else NO_JOURNAL)
         for name, value in numbers(reported).items()
     )  # fmt: skip
 

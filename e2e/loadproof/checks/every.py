@@ -1,6 +1,7 @@
-"""All questions to one load, and what the case allows.
+"""All questions to one load, or to one report where there is no journal, and what the case allows.
 
-The only list of checks; each is a pure function of a `Question`.
+The only list of checks; each is a pure function of a `Question`, those without a journal of what was asked and what the
+tool reports.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadproof.checks import arrivals, concurrency, count, instrument, payload, rate
+from loadproof.checks import arrivals, concurrency, count, instrument, payload, rate, reports, without_journal
 from loadproof.checks.question import Question
 from loadproof.errors import UsageProblem
 from loadproof.expected import MAY_BE_ALLOWED
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from loadproof.case import Case
     from loadproof.expected import ToolDeclaration
     from loadproof.load.measured import Load
+    from loadproof.reported import Reported
 
 CHECKS: dict[str, Callable[[Question], Iterator[Finding]]] = {
     "count": count.findings,
@@ -46,6 +48,14 @@ def ask_all(case: Case, tool: str, load: Load) -> tuple[Finding, ...]:
     question = Question(case.expected, case.declaration(tool), load)
     found = [finding for check in CHECKS.values() for finding in check(question)]
     return tuple(_allowed(finding, question.declared) for finding in instrument.weighed(found, question))
+
+
+def ask_without_journal(case: Case, tool: str, reported: Reported | None, server: str) -> tuple[Finding, ...]:
+    """Return every finding where `server` kept no journal: what is not known, and what the tool's report says."""
+    declared = case.declaration(tool)
+    found = [*without_journal.findings(case.expected, declared, server),
+             *reports.findings(case.expected.workload, reported)]  # fmt: skip
+    return tuple(_allowed(finding, declared) for finding in found)
 
 
 def _allowed(finding: Finding, declared: ToolDeclaration) -> Finding:

@@ -11,7 +11,7 @@ from loadproof.host import Host
 if TYPE_CHECKING:
     from loadproof.verdict import Verdict
 
-COLUMNS = ("case", "tool", "outcome", "findings", "first asked by")
+COLUMNS = ("case", "tool", "server", "outcome", "findings", "first asked by")
 
 
 class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,25 +19,26 @@ class SummaryRow(msgspec.Struct, frozen=True, kw_only=True):
 
     case: str
     tool: str
+    server: str
     outcome: str
     findings: str
     asked_by: str
 
     @classmethod
-    def of(cls, verdict: Verdict, *, asked_by: str) -> SummaryRow:
+    def of(cls, verdict: Verdict, *, server: str, asked_by: str) -> SummaryRow:
         """Make a row of a verdict; `findings` counts the outcomes that occurred."""
         counts = ", ".join(f"{count} {outcome}" for outcome, count in verdict.counts.items() if count)
-        return cls(case=verdict.case, tool=verdict.tool, outcome=verdict.outcome.value, findings=counts,
+        return cls(case=verdict.case, tool=verdict.tool, server=server, outcome=verdict.outcome.value, findings=counts,
                    asked_by=asked_by)  # fmt: skip
 
     def cells(self) -> tuple[str, ...]:
         """Return what stands under `COLUMNS`."""
-        return self.case, self.tool, self.outcome, self.findings, self.asked_by
+        return self.case, self.tool, self.server, self.outcome, self.findings, self.asked_by
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """A session: its runs, on which host; how many tests were timed, how many of them ended unclear, how many
-    were skipped because their tool is not installed.
+    were skipped because their tool, or the simulator, is not installed.
     """  # noqa: D205 -- one sentence that is longer than a line
 
     host: Host

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loadproof.run_folder import ABSORBER
 from loadproof.verdict import Claim, Finding, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -48,6 +49,27 @@ def outcome_text(finding: Finding) -> Text:
     return Text(word if finding.counted else f"({word})", STYLES[finding.outcome])
 
 
+def show(judgements: Sequence[Judgement], where: Sequence[str], again: Sequence[str]) -> None:
+    """Show the judgements that there are; `where` (their folders) and `again` (what repeats each) may go on."""
+    shown = console()
+    for judgement in [each for each in judgements if each.claims]:
+        of = f"{judgement.verdict.case} x {judgement.verdict.tool}"
+        shown.print(claims_table(judgement.claims, f"{of}: claims (shown, not judged)"))
+    if judgements:
+        shown.print(findings_table(judgements, shown.width))
+    for judgement, folder, command in zip(judgements, where, again, strict=False):
+        for line in attention(judgement, folder, command):
+            shown.print(line, markup=False, soft_wrap=True)
+    for judgement, folder in zip(judgements, where, strict=False):
+        shown.print(summary_line(judgement, folder), soft_wrap=True)
+
+
+def _tool(judgement: Judgement) -> str:
+    """Return the tool, and the server where it is not the absorber."""
+    server = judgement.server
+    return f"{judgement.verdict.tool}{'' if server == ABSORBER else f' against {server}'}"
+
+
 def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) -> Table:
     """Return the findings of several runs in one table.
 
@@ -66,7 +88,7 @@ def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) ->
     table.add_column("outcome", no_wrap=True, min_width=OUTCOME_WIDTH)
     for judgement in judgements:
         verdict = judgement.verdict
-        table.add_row(Text(verdict.case, "bold"), Text(verdict.tool, "bold"))
+        table.add_row(Text(verdict.case, "bold"), Text(_tool(judgement), "bold"))
         for finding in _shown(judgement):
             required = (finding.requirement,) if wide else ()
             visible = (finding.smallest_deviation,) if roomy else ()

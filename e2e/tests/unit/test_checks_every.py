@@ -23,6 +23,7 @@ from tests.unit.forge import ask, case, changed, closed_case, closed_loop, const
 N = 100
 EVEN = journal(constant(N, 20))
 BECAUSE = "it is known"
+OF_A_REPORT = {"reports.output_tokens"}  # asked where there is no journal: test_checks_reports
 
 
 def allowing(*checks: str) -> dict[str, object]:
@@ -35,13 +36,13 @@ def test_findings_come_in_the_order_of_the_checks_and_only_from_them() -> None:
     for found in (of_rate, of_loop):
         rooms = [name for name, _ in itertools.groupby(name.partition(".")[0] for name in found)]
         assert rooms == [room for room in CHECKS if room in rooms]
-    assert set(of_rate) | set(of_loop) >= set(MAY_BE_ALLOWED)
+    assert set(of_rate) | set(of_loop) >= set(MAY_BE_ALLOWED) - OF_A_REPORT
 
 
 def test_every_finding_but_count_and_instrument_may_be_allowed() -> None:
     found = ask(rate_case(N, 20, "constant"), EVEN) | ask(closed_case(N, 4), journal(closed_loop(N, 4)))
     judged = {name for name in found if name.partition(".")[0] not in {"count", "instrument"}}
-    assert set(MAY_BE_ALLOWED) == judged
+    assert set(MAY_BE_ALLOWED) == judged | OF_A_REPORT
 
 
 def test_an_allowed_failure_is_shown_and_does_not_count() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from loadproof.ended import Ended, Usage
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import this_host
 from loadproof.judging import judge_run
-from loadproof.run_folder import RunFolder, RunRecord, write_json
+from loadproof.run_folder import ABSORBER, RunFolder, RunRecord, write_json
 from loadproof.verdict import Outcome, Verdict
 
 EXPECTED = """\
@@ -26,14 +27,17 @@ def _ended(exit_code: int = 0, because: str = "") -> Ended:
                  usage=Usage(cpu_s=0, peak_memory_bytes=0))  # fmt: skip
 
 
-def _run(path: Path, *, tool: Ended | None, absorber: Ended | None, broken: str = "") -> Path:
+def _run(
+    path: Path, *, tool: Ended | None, absorber: Ended | None = None, broken: str = "", server: str = ABSORBER,
+    simulator: Ended | None = None,
+) -> Path:  # fmt: skip
     folder = RunFolder(path)
-    folder.claim()
+    folder.claim(journal=server == ABSORBER)
     folder.case.mkdir()
     (folder.case / "expected.yaml").write_text(EXPECTED)
     record = RunRecord(case="c", tool="command", tool_version="", loadproof_version="", python="", seed=0, git="",
                        started_at="", host=this_host(), broken=broken, tool_ended=tool, absorber_ended=absorber,
-                       )  # fmt: skip
+                       server=server, simulator_ended=simulator)  # fmt: skip
     folder.write("run.json", record)
     assert folder.read_record() == record
     return path
@@ -60,6 +64,66 @@ def test_how_a_run_broke(tmp_path: Path, tool: Ended | None, absorber: Ended | N
     assert says in verdict.reason
     assert msgspec.json.decode((run / "verdict.json").read_bytes(), type=Verdict) == verdict
     assert [(run / name).read_text() for name in ("findings.json", "claims.json")] == ["[]\n", "[]\n"]
+
+
+SIMULATOR = "some-simulator"
+CLAIMS = '{"completed": 1, "failed": 0, "output_tokens": 2, "ttft_s": {"mean": 0.5}}'
+
+
+def _against_simulator(path: Path, *, tool: Ended | None, simulator: Ended | None, broken: str = "") -> Path:
+    run = _run(path, tool=tool, simulator=simulator, broken=broken, server=SIMULATOR)
+    (run / "tool" / "claims.json").write_text(CLAIMS)
+    return run
+
+
+def test_a_run_without_a_journal_is_judged_by_its_report(tmp_path: Path) -> None:
+    """However the simulator ended: it was told to."""
+    run = _against_simulator(tmp_path / "run", tool=_ended(), simulator=_ended(1))
+    judgement = judge_run(run)
+    assert (judgement.verdict.outcome, judgement.verdict.reason) == (Outcome.UNSUPPORTED, "")
+    assert judgement.server == SIMULATOR
+    assert {found.check for found in judgement.findings if found.outcome is Outcome.PASS} == {
+        "reports.requests", "reports.failed", "reports.output_tokens"}  # fmt: skip
+    assert [(claim.quantity, claim.truth, claim.definition) for claim in judgement.claims] == [
+        (name, None, "no journal") for name in ("completed", "failed", "ttft_s.mean", "output_tokens")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "simulator", "broken", "says"),
+    [
+        (_ended(), None, "", "the run did not come to its end"),
+        (None, _ended(), "", "the run did not come to its end"),
+        (_ended(0, "was stopped"), _ended(0), "the simulator died", "the simulator died"),
+        (_ended(7), _ended(0), "", "command ended with exit code 7 after 1.5 s"),
+        (_ended(0, "was too slow"), _ended(0), "", "command was too slow"),
+    ],
+)
+def test_how_a_run_without_a_journal_broke(
+    tmp_path: Path, tool: Ended | None, simulator: Ended | None, broken: str, says: str
+) -> None:
+    run = _against_simulator(tmp_path / "run", tool=tool, simulator=simulator, broken=broken)
+    verdict = judge_run(run).verdict
+    assert verdict.outcome is Outcome.BROKEN
+    assert verdict.reason.startswith(says)
+
+
+def test_claims_that_are_required_are_told_without_a_journal_too(tmp_path: Path) -> None:
+    run = _against_simulator(tmp_path / "run", tool=_ended(), simulator=_ended())
+    expected = run / "case" / "expected.yaml"
+    expected.write_text(f"{EXPECTED}claims: required\n")
+    [found] = [found for found in judge_run(run).findings if found.check == "claims.required"]
+    assert (found.outcome, found.n) == (Outcome.UNSUPPORTED, 4)
+
+
+def test_a_record_of_before_there_were_servers_is_of_an_absorber(tmp_path: Path) -> None:
+    run = _run(tmp_path / "run", tool=_ended(), absorber=_ended())
+    record = json.loads((run / "run.json").read_text())
+    for name in ("server", "dialect", "simulator_ended"):
+        del record[name]
+    (run / "run.json").write_text(json.dumps(record))
+    assert RunFolder(run).read_record().server == ABSORBER
+    assert "there is no journal" in judge_run(run).verdict.reason
 
 
 def test_our_own_defect_is_broken_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from loadproof import plugin
+from loadproof import bench
 from loadproof.bench import Job, Watch
 from loadproof.errors import Exit
 from loadproof.judging import Judgement
@@ -58,12 +60,13 @@ type Session = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> MadeUpRuns:
-    """No tool of the tests' machine is there, and nothing of this session's environment is seen."""
+    """No tool or simulator of the tests' machine is there, and nothing of this session's environment is seen."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     for name in ("LOADPROOF_REQUIRE", "LOADPROOF_SUMMARY", "LOADPROOF_INFERENCE_PERF"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOADPROOF_CACHE", str(tmp_path / "cache"))
     runs = MadeUpRuns()
-    monkeypatch.setattr(plugin, "run_job", runs)
+    monkeypatch.setattr(bench, "run_job", runs)
     return runs
 
 
@@ -129,7 +132,7 @@ def test_it(loadproof_runs):
     result.assert_outcomes(passed=1)
     assert len(made_up.jobs) == 2
     assert_counts(result, 1, 0, 0)
-    assert [row[2] for row in rows(result)] == ["unclear", "fail"]
+    assert [row[3] for row in rows(result)] == ["unclear", "fail"]
 
 
 def test_what_the_question_asserts_is_not_repeated(session: Session, made_up: MadeUpRuns) -> None:
@@ -149,7 +152,7 @@ def test_tests_share_a_run_and_its_row_names_the_first(session: Session, made_up
     result = session(asking(name="test_one") + asking(name="test_two"), PASS, FAIL)
     result.assert_outcomes(passed=2)
     assert len(made_up.jobs) == 1
-    assert rows(result) == [["case", "metronome", "pass", "1", "pass", "test_inner.py::test_one"]]
+    assert rows(result) == [["case", "metronome", "absorber", "pass", "1", "pass", "test_inner.py::test_one"]]
     assert_counts(result, 2, 0, 0)
 
 
@@ -166,7 +169,7 @@ def test_it(parent, loadproof_runs, tmp_path):
     result = session(body, PASS, FAIL)
     result.assert_outcomes(passed=2)
     assert len({job.folder.path for job in made_up.jobs}) == 2
-    assert [row[2] for row in rows(result)] == ["pass", "fail"]
+    assert [row[3] for row in rows(result)] == ["pass", "fail"]
 
 
 def test_a_missing_tool_is_a_counted_skip_and_not_timed(session: Session, made_up: MadeUpRuns) -> None:
@@ -188,6 +191,105 @@ def test_a_missing_tool_fails_only_where_it_is_required(
     assert ("inference-perf is required and not installed" in result.stdout.str()) is bool(failed)
 
 
+REQUIRING = """
+def test_it(loadproof_runs):
+    loadproof_runs.require("metronome")
+    loadproof_runs.require("inference-perf")
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize(("required", "failed"), [("", 0), ("inference-perf", 1)])
+def test_a_tool_can_be_required_before_anything_is_run(
+    required: str, failed: int, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOADPROOF_REQUIRE", required)
+    result = session(REQUIRING)
+    result.assert_outcomes(failed=failed, skipped=1 - failed)
+    result.stdout.fnmatch_lines(["*inference-perf is *not installed: `loadproof tools sync inference-perf`*"])
+
+
+SIMULATED = """
+def test_sim(llm_d_sim):
+    raise AssertionError("it was to be skipped")
+
+def test_run(loadproof_runs):
+    loadproof_runs.clearly(Path("case"), "metronome", said, server="llm-d-inference-sim")
+
+def test_absorber(loadproof_runs):
+    loadproof_runs.clearly(Path("case"), "metronome", said)
+"""
+HOW = "llm-d-inference-sim is *not installed: `nix develop`*, or put llm-d-inference-sim v0.6.1 on PATH"
+
+
+def test_without_the_simulator_who_asks_for_it_is_a_counted_skip(session: Session, made_up: MadeUpRuns) -> None:
+    result = session(SIMULATED, PASS)
+    result.assert_outcomes(passed=1, skipped=2)
+    assert [job.server for job in made_up.jobs] == ["absorber"]
+    assert_counts(result, 1, 0, 2)
+    result.stdout.fnmatch_lines([f"SKIPPED*{HOW}", f"SKIPPED*{HOW}"])
+
+
+def test_the_simulator_fails_who_asks_for_it_where_it_is_required(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOADPROOF_REQUIRE", "llm-d-inference-sim")
+    result = session(SIMULATED, PASS)
+    result.assert_outcomes(passed=1, failed=1, errors=1)  # a fixture that fails is an error to pytest
+    assert_counts(result, 1, 0, 0)
+    result.stdout.fnmatch_lines(["*llm-d-inference-sim is required and not installed: *"])
+
+
+MAKING = """
+from loadproof.plugin import SEED
+from loadproof.simulators import llm_d
+
+def test_it(llm_d_sim, monkeypatch, tmp_path):
+    assert isinstance(llm_d_sim(), llm_d.LLMDInferenceSimRunner)
+    monkeypatch.setattr(llm_d.LLMDInferenceSimRunner, "__init__", lambda self, **given: vars(self).update(given=given))
+    first, second = llm_d_sim(ttft_s=0.1), llm_d_sim(seed=3, model="m", tokenizer_dir=None, log_dir=Path("here"))
+    tokenizer = first.given.pop("tokenizer_dir")
+    assert (tokenizer / "tokenizer.json").is_file()
+    folder = first.given.pop("log_dir")
+    assert folder.parent == tmp_path and not folder.exists()
+    assert first.given == {"model": "google/gemma-3-270m", "seed": SEED, "ttft_s": 0.1}
+    assert second.given == {"model": "m", "seed": 3, "tokenizer_dir": None, "log_dir": Path("here")}
+    assert llm_d_sim().given["log_dir"] != folder
+"""
+
+
+def test_the_factory_fills_in_what_is_not_given_and_starts_nothing(session: Session, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "llm-d-inference-sim"
+    program.parent.mkdir()
+    program.write_text("nobody starts me")
+    program.chmod(0o755)
+    result = session(MAKING)
+    result.assert_outcomes(passed=1)
+
+
+def test_runs_of_both_servers_are_kept_apart(session: Session, made_up: MadeUpRuns, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "llm-d-inference-sim"
+    program.parent.mkdir()
+    program.write_text("nobody starts me")
+    program.chmod(0o755)
+    result = session(SIMULATED.replace("def test_sim", "def not_a_test"), PASS, FAIL)
+    result.assert_outcomes(passed=2)
+    assert [job.server for job in made_up.jobs] == ["llm-d-inference-sim", "absorber"]
+    assert [row[2:4] for row in rows(result)] == [["llm-d-inference-sim", "pass"], ["absorber", "fail"]]
+
+
+LIGHT = """
+import sys
+import loadproof.plugin
+print(*sorted({"httpx", "numpy", "pyarrow", "pydantic", "scipy", "tokenizers"} & set(sys.modules)))
+"""
+
+
+def test_a_session_that_uses_none_of_it_loads_nothing_heavy() -> None:
+    told = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True)
+    assert told.stdout == "\n"
+
+
 PARAMETRIZED = """
 @pytest.mark.parametrize("name", ["a|b"])
 def test_it(name, loadproof_runs):
@@ -207,15 +309,15 @@ def test_the_summary_is_written_as_json_and_markdown(
     host = written.pop("host")
     assert host["name"]
     assert host["usable_cores"] > 0
-    row = {"case": "case", "tool": "metronome", "asked_by": "test_inner.py::test_it[a|b]"}
+    row = {"case": "case", "tool": "metronome", "server": "absorber", "asked_by": "test_inner.py::test_it[a|b]"}
     ended = [{"outcome": outcome, "findings": f"1 {outcome}"} for outcome in ("unclear", "pass")]
     assert written == {"rows": [row | one for one in ended], "timed": 1, "unclear": 0, "tool_missing": 1}
     lines = (folder / "summary.md").read_text().splitlines()
     assert lines[:4] == [
-        "| case | tool | outcome | findings | first asked by |",
-        "| --- | --- | --- | --- | --- |",
-        "| case | metronome | unclear | 1 unclear | test_inner.py::test_it[a&#124;b] |",
-        "| case | metronome | pass | 1 pass | test_inner.py::test_it[a&#124;b] |",
+        "| case | tool | server | outcome | findings | first asked by |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| case | metronome | absorber | unclear | 1 unclear | test_inner.py::test_it[a&#124;b] |",
+        "| case | metronome | absorber | pass | 1 pass | test_inner.py::test_it[a&#124;b] |",
     ]
     assert lines[5] == COUNTS.format(1, 0, 1)
     assert lines[7].startswith(f"host: {host['name']}, {host['cpu_model']}, {host['usable_cores']:g} usable cores")
@@ -234,7 +336,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_loses_nothing(
     result = session(asking(), *[outcome] * 3)
     assert result.ret == exit_code
     result.assert_outcomes(passed=int(outcome is PASS), failed=int(outcome is UNCLEAR))
-    assert [row[2] for row in rows(result)] == [outcome] * (1 if outcome is PASS else 3)
+    assert [row[3] for row in rows(result)] == [outcome] * (1 if outcome is PASS else 3)
     [told] = [line for line in result.stdout.lines if line.startswith("LOADPROOF_SUMMARY=")]
     assert told == (f"LOADPROOF_SUMMARY={file}: the summary was not written: File exists; "
                     "name a folder that can be made and written")  # fmt: skip

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadproof.bench import Progress
-from loadproof.judging import Judgement, missing
+from loadproof.judging import Judgement, not_made, row_of_missing_tool
 from loadproof.report.progress import ProgressLine
 from loadproof.report.terminal import attention, claims_table, console, findings_table, summary_line
 from loadproof.verdict import Claim, Finding, Outcome, verdict_of
@@ -108,12 +108,19 @@ def test_broken_gives_the_reason_and_the_way_to_repeat_it() -> None:
 
 
 def test_a_missing_tool_is_a_visible_row() -> None:
-    judgement = missing("a case", "a tool", "`get it`")
+    judgement = not_made("a case", "a tool", (row_of_missing_tool("`get it`"),))
     lines = shown(findings_table([judgement]))
     assert "missing" in lines[3]
     assert lines[3].endswith("unsupported")
     assert lines[4].split() == ["verdict", "UNSUPPORTED"]
     assert "a case x a tool: unsupported: not installed: `get it`" in attention(judgement, "run", "again")
+
+
+def test_a_run_against_another_server_says_so() -> None:
+    of = judged(PASSED)
+    assert "against" not in "\n".join(shown(findings_table([of])))
+    other = Judgement(of.verdict, of.findings, (), "some-simulator")
+    assert "a tool against some-simulator" in shown(findings_table([other]))[2]
 
 
 def test_markup_characters_are_letters() -> None:
