@@ -1,7 +1,8 @@
 """Does the system let us have as many connections open at once as a case asks for?
 
 The absorber takes the hard limit for itself, and each request in flight is a descriptor of its own there. An open
-loop has rate x latency in flight (Little's law), at most its cap.
+loop has rate x latency in flight (Little's law), at most its cap; where the server has fewer slots than that, requests
+pile up until the last is sent.
 """
 
 from __future__ import annotations
@@ -34,5 +35,13 @@ def in_flight(case: Case) -> int:
     if isinstance(load, ConcurrencyLoad):
         return load.concurrency
     if isinstance(load, RateLoad):
-        return min(load.cap or 1_000_000_000, math.ceil(load.rate * case.latency_s))
-    return max(stage.concurrency or math.ceil((stage.rate or 0) * case.latency_s) for stage in load.stages)
+        return min(load.cap or 1_000_000_000, _by_a_clock(case, load.rate, (case.span_s or 0) * load.rate))
+    return max(stage.concurrency or _by_a_clock(case, stage.rate or 0, stage.n or 0) for stage in load.stages)
+
+
+def _by_a_clock(case: Case, rate: float, n: float) -> int:
+    """Return the most in flight of `n` requests at `rate` a second; of an earlier stage's nothing is left over."""
+    usual, slots = rate * case.service_s, case.expected.absorber.slots
+    if not slots or usual <= slots:
+        return math.ceil(usual)
+    return math.ceil(min(n, n * (1 - slots / usual) + slots))  # served meanwhile: slots / service a second

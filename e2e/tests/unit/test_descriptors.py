@@ -13,15 +13,15 @@ from loadproof.errors import UsageProblem
 
 CASE = """\
 why: a test
-absorber: {{ttft_s: 1.0, itl_s: 0.5}}
+absorber: {{ttft_s: 1.0, itl_s: 0.5{slots}}}
 workload: {{num_requests: 100, prompt_tokens: 8, max_tokens: 3, stream: true, ignore_eos: true}}
 load: {load}
 deadline_s: 100000
 """  # a reply takes 1.0 + 2 x 0.5 = 2 s
 
 
-def case_of(folder: Path, load: str) -> Case:
-    (folder / "expected.yaml").write_text(CASE.format(load=load))
+def case_of(folder: Path, load: str, slots: int = 0) -> Case:
+    (folder / "expected.yaml").write_text(CASE.format(load=load, slots=f", slots: {slots}" if slots else ""))
     return read_case(folder)
 
 
@@ -36,6 +36,21 @@ def case_of(folder: Path, load: str) -> Case:
 )
 def test_the_most_in_flight(tmp_path: Path, load: str, most: int) -> None:
     assert in_flight(case_of(tmp_path, load)) == most
+
+
+@pytest.mark.parametrize(
+    ("load", "slots", "most"),
+    [
+        ("{mode: rate, rate: 25}", 50, 50),
+        ("{mode: rate, rate: 25}", 10, 90),  # 100 are sent in 4 s, and 10 to 20 of them are answered by then
+        ("{mode: rate, rate: 1000}", 10, 100),
+        ("{mode: rate, rate: 25, cap: 7}", 10, 7),
+        ("{mode: stages, stages: [{rate: 1, duration_s: 20}, {rate: 20, duration_s: 4}]}", 10, 70),
+        ("{mode: concurrency, concurrency: 200}", 10, 200),
+    ],
+)
+def test_the_most_in_flight_where_the_server_has_few_slots(tmp_path: Path, load: str, slots: int, most: int) -> None:
+    assert in_flight(case_of(tmp_path, load, slots)) == most
 
 
 @pytest.mark.parametrize("hard", [200 + OF_OUR_OWN, resource.RLIM_INFINITY])
