@@ -22,6 +22,7 @@ from loadproof.simulators.problems import HOW_TO_GET, NAME, SimCannotExpress, Si
 
 HELP_NAME = f"{NAME}-help"
 TOKENIZERS_FLAG = "--tokenizers-cache-dir"
+_NO_TOKENIZER = "versions from 0.7 on have no tokenizer of their own: leave tokenizer_dir out, or use v0.6.1"
 _TIME_FLAG = "--time-to-first-token"
 _FLOAT_NOISE_ULPS = 8  # of a few additions and multiplications; a millisecond is far above it up to a day
 
@@ -75,10 +76,6 @@ class Speech(msgspec.Struct, frozen=True):
                 yield flag
                 if not has_value and self.flags.get(flag):
                     next(rest, None)
-
-
-_NO_TOKENIZER = ("versions from 0.7 on have no tokenizer of their own: leave tokenizer_dir out, or use "
-                 "v0.6.1")  # fmt: skip
 
 
 def whole_milliseconds(option: str, seconds: float, dialect: Dialect) -> int:

@@ -2,8 +2,8 @@
 
 Method: that of `asyncio.timeout`. The task is cancelled; at the block's end the request is taken back (`uncancel`),
 and if no other is outstanding the CancelledError was ours and may become another exception.
-Left out: a block that is entered in one task and left in another. Who is in it then is not known, so nobody is
-interrupted.
+Left out: a block that is entered in one task and left in another. Who is in it then is not known: the one that entered
+is interrupted, if it still runs, and nothing that another was told is taken for an interruption.
 """
 
 from __future__ import annotations

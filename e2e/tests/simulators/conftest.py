@@ -26,7 +26,7 @@ type GivePorts = Callable[..., None]
 type MakeStranger = Callable[..., AbstractAsyncContextManager[Stranger]]
 
 
-@pytest_asyncio.fixture(autouse=True)
+@pytest_asyncio.fixture
 async def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """No process, descriptor, task or temporary file of the test is left."""
     temporary = tmp_path / "temporary"

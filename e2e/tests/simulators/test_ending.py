@@ -22,10 +22,10 @@ from loadproof.simulators.offline_tokenizer import expected_counts
 from loadproof.simulators.problems import SimDied, SimNotReady
 from tests.simulators.conftest import MakeFake, notes_of
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
 
 DEADLINE_S = 60.0
-GRACE_S = 0.1  # where the grace is meant to pass
+GRACE_S = 0.5  # where the grace is meant to pass; what follows the second TERM has as long
 
 
 def pid_of(sim: LLMDInferenceSimRunner) -> int:
@@ -429,7 +429,7 @@ async def _closing(sim: LLMDInferenceSimRunner) -> asyncio.Task[None]:
 
 
 async def test_a_cancellation_while_it_closes_waits(fake: MakeFake) -> None:
-    async with fake(stop_grace_s=1.0) as sim:
+    async with fake(stop_grace_s=GRACE_S) as sim:
         writer = await stream_in_flight(sim)
         closing = await _closing(sim)
         closing.cancel()
@@ -468,7 +468,7 @@ async def test_who_comes_later_leaves_it_its_grace(fake: MakeFake) -> None:
 
 
 async def test_one_of_those_who_close_is_cancelled(fake: MakeFake) -> None:
-    async with fake(stop_grace_s=1.0) as sim:
+    async with fake(stop_grace_s=GRACE_S) as sim:
         writer = await stream_in_flight(sim)
         closing, another = await _closing(sim), asyncio.create_task(sim.aclose())
         await asyncio.sleep(0)

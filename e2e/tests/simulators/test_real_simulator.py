@@ -30,7 +30,7 @@ from loadproof.simulators.problems import (
 from loadproof.tokenizer import bundled_counter
 from tests.simulators.conftest import GivePorts, MakeStranger
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
 
 DEADLINE_S = 60.0
 
@@ -127,7 +127,7 @@ async def test_stopped_with_a_stream_in_flight(llm_d_sim: MakeSim) -> None:
     path, prompt = COMPLETION
     lines = []
     async with asyncio.timeout(DEADLINE_S):
-        async with llm_d_sim(tokenizer_dir=None, itl_s=1.0, stop_grace_s=0.2) as sim:
+        async with llm_d_sim(tokenizer_dir=None, itl_s=1.0, stop_grace_s=0.5) as sim:
             client = httpx.AsyncClient(base_url=sim.base_url, trust_env=False, timeout=DEADLINE_S)
             request = client.build_request("POST", path, json=body(sim, 10_000, stream=True, **prompt))
             reply = await client.send(request, stream=True)

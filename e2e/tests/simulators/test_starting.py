@@ -28,7 +28,7 @@ from loadproof.simulators.readiness import Identity, Readiness
 from loadproof.simulators.starting import free_port
 from tests.simulators.conftest import GivePorts, MakeFake, MakeStranger, has_asked, notes_of
 
-pytestmark = pytest.mark.asyncio
+pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
 
 DEADLINES_S = (0.3, 1.0, 3.0, 10.0, 30.0)  # meant to pass; a busy machine gets there later
 
