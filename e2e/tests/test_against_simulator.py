@@ -23,6 +23,7 @@ from loadproof.bench import plan_jobs, run_job
 from loadproof.judging import Judgement, judge_run
 from loadproof.run_folder import RunFolder
 from loadproof.simulators.offline_tokenizer import expected_counts
+from loadproof.simulators.problems import HOW_TO_GET
 from loadproof.tokenizer import tokenizer_dir
 from loadproof.verdict import Finding, Outcome
 from tests.serving_simulator import TOKENS, install
@@ -280,7 +281,7 @@ def test_without_the_simulator_there_is_a_row_that_says_how_to_get_it(tmp_path: 
     case_of(tmp_path)
     told = tell("run", "small", *AGAINST, "--out", "out", cwd=tmp_path, env=without)
     assert told.returncode == 0, told
-    assert f"small x metronome: unsupported: {SIMULATOR} is not installed: `nix develop`" in told.stdout
+    assert f"small x metronome: unsupported: {SIMULATOR} is not installed: {HOW_TO_GET}" in told.stdout
     assert not (tmp_path / "out").exists()
     must = tell("run", "small", *AGAINST, cwd=tmp_path, env=without | {"LOADPROOF_REQUIRE": SIMULATOR})
     assert must.returncode == 3

@@ -15,6 +15,7 @@ from loadproof.simulators.answers import Answers
 from loadproof.simulators.llm_d import LLMDInferenceSimRunner
 from loadproof.simulators.offline_tokenizer import TEXTS, expected_counts
 from loadproof.simulators.problems import (
+    HOW_TO_GET,
     SimCannotExpress,
     SimExitedEarly,
     SimMissing,
@@ -125,7 +126,7 @@ async def test_missing(tmp_path: Path) -> None:
     assert not sim.is_available()
     problem = await refused(sim)
     assert type(problem) is SimMissing
-    assert str(problem).startswith("no-such-simulator: there is no such executable; `nix develop` in a clone brings it")
+    assert str(problem).startswith(f"no-such-simulator: there is no such executable; {HOW_TO_GET}")
     assert problem.exit_code == Exit.USAGE
     assert not (tmp_path / "logs").exists()
 
@@ -151,7 +152,7 @@ async def test_what_cannot_be_run(tmp_path: Path, content: str, says: str) -> No
     problem = await refused(LLMDInferenceSimRunner("m", executable=str(executable), log_dir=tmp_path / "logs"))
     assert type(problem) is SimMissing
     assert re.search(says, str(problem))
-    assert "`nix develop` in a clone brings it" in str(problem)
+    assert HOW_TO_GET in str(problem)
 
 
 @pytest.mark.parametrize(

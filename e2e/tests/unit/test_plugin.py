@@ -219,7 +219,7 @@ def test_run(loadproof_runs):
 def test_absorber(loadproof_runs):
     loadproof_runs.clearly(Path("case"), "metronome", said)
 """
-HOW = "llm-d-inference-sim is *not installed: `nix develop`*, or put llm-d-inference-sim v0.6.1 on PATH"
+HOW = "llm-d-inference-sim is *not installed: put llm-d-inference-sim v0.6.1 on PATH*`nix develop`*"
 
 
 def test_without_the_simulator_who_asks_for_it_is_a_counted_skip(session: Session, made_up: MadeUpRuns) -> None:
