@@ -26,7 +26,7 @@ from loadproof.judging import Judgement, judge_run, not_made
 from loadproof.planning import Job, plan_jobs
 from loadproof.process import clean_environment, run_to_end
 from loadproof.run_folder import ABSORBER, RunRecord, what_helps
-from loadproof.simulated import simulating, simulator_for, takes_tokenizer
+from loadproof.simulated import sha256_of_executable, simulating, simulator_for, takes_tokenizer
 from loadproof.together import Together
 from loadproof.tokenizer import tokenizer_dir
 from loadproof.tool_run import Progress, ToolRun, Watch, run_beside, run_tool
@@ -90,7 +90,8 @@ class _Run:
 
     async def _beside_simulator(self) -> None:
         job = self.job
-        self.note(counts_tokens=await takes_tokenizer(job.folder.path))
+        self.note(counts_tokens=await takes_tokenizer(job.folder.path),
+                  simulator_sha256=await asyncio.to_thread(sha256_of_executable))  # fmt: skip
         simulator = simulator_for(
             job.case, tokenizer=self.tokenizer if self.record.counts_tokens else None, seed=job.seed,
             log_dir=job.folder.path, placement=job.placement,

@@ -31,7 +31,6 @@ from loadproof.cli_options import (
     ProfileFile,
     Seed,
     Server,
-    Servers,
     Tokens,
     ToolNames,
     Ttft,
@@ -52,6 +51,7 @@ from loadproof.report.terminal import console, show
 from loadproof.requirements import required
 from loadproof.run_folder import ABSORBER
 from loadproof.serving import serve_here
+from loadproof.simulated import simulator_row
 from loadproof.tools.environments import sync, tool_rows
 from loadproof.verdict import EXIT_CODES, merge
 
@@ -84,21 +84,21 @@ def every_command(
 
 @app.command("run")
 def run_command(
-    cases: Cases, tool: ToolNames = None, out: Out = None, server: Server = Servers.ABSORBER, seed: Seed = 0,
+    cases: Cases, tool: ToolNames = None, out: Out = None, server: Server = ABSORBER, seed: Seed = 0,
     cpus: Cpus = None, isolate: Isolate = None,
 ) -> int:  # fmt: skip
     """Run the case with the real tool, record, measure and judge."""
     must = required()
-    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, placed(cpus, isolate), server=server.value)
+    jobs = plan_jobs(cases, tool or [], out or _new_folder(), seed, placed(cpus, isolate), server=server)
     err_console = console(stderr=True)
-    for text in dict.fromkeys(line for job in jobs for line in warnings(job.case)):
+    for text in dict.fromkeys(line for job in jobs if not job.obstacles for line in warnings(job.case)):
         err_console.print(f"warning: {text}", markup=False, soft_wrap=True)
     judgements: list[Judgement] = []
     try:
         with ProgressLine(err_console) as progress:
             judgements.extend(to_the_end(run_job(job, progress)) for job in jobs)
     finally:  # what had ended before an interruption is shown all the same
-        show(judgements, [str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
+        show(judgements, ["" if job.obstacles else str(job.folder.path) for job in jobs], [_again(job) for job in jobs])
     absent = sorted({name for job in jobs for name in job.absent} & must)
     if absent:
         console().print(f"required (LOADPROOF_REQUIRE) and not installed: {', '.join(absent)}", soft_wrap=True)
@@ -184,7 +184,7 @@ def tools_command(context: typer.Context) -> int:
     if context.invoked_subcommand is None:
         required()
         shown = console()
-        for row in tool_rows():
+        for row in (*tool_rows(), simulator_row()):
             size = f"{row.size_mb} MB" if row.size_mb is not None else ""
             state = "installed" if row.installed else "not installed"
             shown.print(f"{row.name:20}{row.version:12}{state:15}{size:>9}  {row.where or row.how}",

@@ -28,19 +28,12 @@ class Levels(StrEnum):
     LIGHT = "light"
 
 
-class Servers(StrEnum):
-    """What `--server` takes."""
-
-    ABSORBER = ABSORBER
-    SIMULATOR = SIMULATOR
-
-
 Cases = Annotated[list[Path], typer.Argument(metavar="CASE...", help="Case folders.")]
 ToolNames = Annotated[list[str] | None, typer.Option("--tool", help="Only this tool; may be repeated.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Where run folders go; a new folder in runs/ by default.")]
 Server = Annotated[
-    Servers, typer.Option("--server", help="What the tool runs against. A simulator keeps no journal: there only the "
-                          "tool's own report is judged.")
+    str, typer.Option("--server", metavar=f"{ABSORBER}|{SIMULATOR}", help="What the tool runs against. A simulator "
+                      "keeps no journal: there only the tool's own report is judged.")
 ]  # fmt: skip
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of everything that is drawn.")]
 ProfileFile = Annotated[

@@ -52,6 +52,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     server: str = ABSORBER
     dialect: str = ""
     counts_tokens: bool = True
+    simulator_sha256: str = ""
     tool_ended: Ended | None = None
     absorber_ended: Ended | None = None
     simulator_ended: Ended | None = None

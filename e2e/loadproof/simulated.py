@@ -9,6 +9,8 @@ simulator itself is started and ended is for `simulators`.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,8 +25,9 @@ from loadproof.requirements import SIMULATOR
 from loadproof.simulators.asked import MOST_REQUESTS, MOST_TOKENS
 from loadproof.simulators.dialect import TOKENIZERS_FLAG, Dialect, speech_of, whole_milliseconds
 from loadproof.simulators.llm_d import LLMDInferenceSimRunner
-from loadproof.simulators.problems import HOW_TO_GET, SimCannotExpress
+from loadproof.simulators.problems import HOW_TO_GET, SimCannotExpress, SimMissing
 from loadproof.tool_run import Beside, Progress, Watch
+from loadproof.tools.environments import ToolRow
 from loadproof.verdict import Finding, Outcome
 
 POLL_S = 1.0
@@ -98,7 +101,26 @@ def row_of_lacking(key: str, why: str) -> Finding:
 
 def is_installed() -> bool:
     """Return whether the simulator is there; nothing is started."""
-    return LLMDInferenceSimRunner(DEFAULT_MODEL, log_dir=Path()).is_available()
+    return shutil.which(SIMULATOR) is not None
+
+
+def simulator_row() -> ToolRow:
+    """Return its row in the table of tools; it does not tell its version."""
+    where = shutil.which(SIMULATOR)
+    return ToolRow(name=SIMULATOR, version="", installed=where is not None, where=where or "", size_mb=None,
+                   how=HOW_TO_GET)  # fmt: skip
+
+
+def sha256_of_executable() -> str:
+    """Return the digest of the executable, its only name: it does not tell its version. Blocks some tenths of a second.
+
+    Raises SimMissing when it is gone.
+    """
+    try:
+        with Path(shutil.which(SIMULATOR) or SIMULATOR).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise SimMissing(f"{SIMULATOR}: {error.strerror}; {HOW_TO_GET}") from error
 
 
 def row_of_missing() -> Finding:

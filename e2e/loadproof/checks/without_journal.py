@@ -48,13 +48,13 @@ OPEN: dict[str, tuple[str, Callable[[Expected, ToolDeclaration], bool]]] = {
 
 
 def findings(asked: Expected, declared: ToolDeclaration, server: str) -> Iterator[Finding]:
-    """Yield a row for each module that stays silent."""
-    for module, (what, applies) in OPEN.items():
-        if applies(asked, declared):
-            yield Finding(check=f"{module}.journal", requirement=what, expected="a journal", measured="none is kept",
-                          outcome=Outcome.UNSUPPORTED, n=0,
-                          detail=f"{server} keeps no journal, so {what} is not known; run against the absorber"
-                          )  # fmt: skip
+    """Yield a row for each module that stays silent; the first says why, for all."""
+    silent = {module: what for module, (what, applies) in OPEN.items() if applies(asked, declared)}
+    detail = f"{server} keeps no journal, so nobody knows {', '.join(silent.values())}; run against the absorber"
+    for module, what in silent.items():
+        yield Finding(check=f"{module}.journal", requirement=what, expected="a journal", measured="none is kept",
+                      outcome=Outcome.UNSUPPORTED, n=0, detail=detail)  # fmt: skip
+        detail = ""
 
 
 def counts_words(server: str) -> Finding:

@@ -12,6 +12,7 @@ import math
 import os
 import resource
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -61,10 +62,11 @@ def _run(args: argparse.Namespace) -> int:
             f"--out {out} cannot be used as a folder ({problem.strerror}): name another one"
         ) from problem
     _allow_open_files()
-    claims = _write(out, uvloop.run(drive(plan)))
+    exchanges = uvloop.run(drive(plan))
+    claims = _write(out, exchanges)
     sys.stdout.write(
         f"metronome: {claims.completed} completed, {claims.failed} failed, {claims.abandoned} abandoned"
-        f" in {claims.duration_s or 0:.2f} s; see {out / CLAIMS_FILE}\n"
+        f" in {claims.duration_s or 0:.2f} s{_commonest_error(exchanges)}; see {out / CLAIMS_FILE}\n"
     )
     return Exit.FAIL if claims.failed or claims.abandoned else Exit.CLEAN
 
@@ -139,6 +141,11 @@ def _write(out: Path, exchanges: Sequence[Exchange]) -> Reported:
     _replace(out / "requests.jsonl", b"".join(msgspec.json.encode(row(exchange)) + b"\n" for exchange in exchanges))
     _replace(out / CLAIMS_FILE, msgspec.json.format(msgspec.json.encode(claims), indent=2) + b"\n")
     return claims
+
+
+def _commonest_error(exchanges: Sequence[Exchange]) -> str:
+    errors = Counter(each.answer.error for each in exchanges if each.answer.error)
+    return "".join(f" ({count} x {error})" for error, count in errors.most_common(1))
 
 
 def _replace(path: Path, content: bytes) -> None:

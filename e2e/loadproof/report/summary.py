@@ -56,13 +56,13 @@ def host_line(host: Host) -> str:
 
 def _counts_line(summary: Summary) -> str:
     return (f"timed tests: {summary.timed}, of them unclear: {summary.unclear}; "
-            f"skipped for a missing tool: {summary.tool_missing}")  # fmt: skip
+            f"skipped for a missing tool or simulator: {summary.tool_missing}")  # fmt: skip
 
 
 def summary_table(summary: Summary) -> str:
     """Return the table as plain text."""
-    rows = [COLUMNS, *(row.cells() for row in summary.rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    rows = [COLUMNS, *(row.cells() for row in summary.rows)] if summary.rows else []
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS) if rows else 0)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([*lines, _counts_line(summary), host_line(summary.host)]) + "\n"
 

@@ -50,7 +50,10 @@ def outcome_text(finding: Finding) -> Text:
 
 
 def show(judgements: Sequence[Judgement], where: Sequence[str], again: Sequence[str]) -> None:
-    """Show the judgements that there are; `where` (their folders) and `again` (what repeats each) may go on."""
+    """Show the judgements that there are; `where` (their folders) and `again` (what repeats each) may go on.
+
+    A folder is empty where the run was not made.
+    """
     shown = console()
     for judgement in [each for each in judgements if each.claims]:
         of = f"{judgement.verdict.case} x {judgement.verdict.tool}"
@@ -79,7 +82,8 @@ def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) ->
     """
     wide, roomy = width >= WIDE, width >= ROOMY
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH, min_width=FINDING_WIDTH - 1)
+    # Where room is short, a least width of one column would be taken from the last.
+    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH, min_width=FINDING_WIDTH - 1 if wide else None)
     for name in ("requirement", "expected", "measured") if wide else ("expected", "measured"):
         table.add_column(name, overflow="fold")
     table.add_column("n", justify="right")
@@ -104,24 +108,28 @@ def _shown(judgement: Judgement) -> Sequence[Finding]:
 
 
 def summary_line(judgement: Judgement, folder: str) -> Text:
-    """Return one line: case, tool, verdict and where the run folder is."""
+    """Return one line: case, tool, verdict and where the run folder is, empty: nowhere."""
     verdict = judgement.verdict
+    found = ", ".join(f"{count} {outcome}" for outcome, count in verdict.counts.items() if count)
+    mixed = f" ({found})" if folder and verdict.outcome is Outcome.UNSUPPORTED else ""
     return Text.assemble(f"{verdict.case} x {verdict.tool}: ", (verdict.outcome.value, STYLES[verdict.outcome]),
-                         f", in {folder}")  # fmt: skip
+                         f"{mixed}, in {folder}" if folder else ", not run")  # fmt: skip
 
 
 def claims_table(claims: Sequence[Claim], title: str) -> Table:
-    """Return what a tool says beside what the journal says."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left")
+    """Return what a tool says, beside what the journal says where there is one."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=Text(title), title_justify="left",
+                  min_width=len(title))  # fmt: skip
+    compared = any(claim.truth is not None for claim in claims)
     table.add_column("the tool claims")
-    for name in ("claimed", "journal", "difference"):
+    for name in ("claimed", "journal", "difference") if compared else ("claimed",):
         table.add_column(name, justify="right")
-    table.add_column("the journal's definition")
+    if compared:
+        table.add_column("the journal's definition")
     for claim in claims:
-        table.add_row(*map(Text, (
-            claim.quantity, _number(claim.claimed, claim.unit),
-            "-" if claim.truth is None else _number(claim.truth, claim.unit), _difference(claim), claim.definition,
-        )))  # fmt: skip
+        truth = "-" if claim.truth is None else _number(claim.truth, claim.unit)
+        cells = (claim.quantity, _number(claim.claimed, claim.unit), truth, _difference(claim), claim.definition)
+        table.add_row(*map(Text, cells if compared else cells[:2]))
     return table
 
 
@@ -146,8 +154,10 @@ def attention(judgement: Judgement, folder: str, repeat: str) -> list[str]:
     """Return lines about everything that is not a plain pass, and `repeat` if there is something to repeat."""
     verdict = judgement.verdict
     lines = [f"{verdict.case} x {verdict.tool}: {verdict.outcome.value}: {verdict.reason}"] if verdict.reason else []
+    if lines and verdict.outcome is Outcome.UNSUPPORTED:  # not made: the reason is all that the findings say
+        return lines
     for finding in _shown(judgement):
-        if finding.outcome is not Outcome.PASS or finding.detail:
+        if finding.detail or finding.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}:
             lines += _spelled_out(verdict, finding, folder)
     if repeat and verdict.outcome not in {Outcome.PASS, Outcome.UNSUPPORTED}:
         lines.append(f"  again: {repeat}")

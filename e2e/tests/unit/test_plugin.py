@@ -87,7 +87,7 @@ def asking(tool: str = "metronome", name: str = "test_it") -> str:
     return f"\ndef {name}(loadproof_runs):\n    loadproof_runs.clearly(Path('case'), {tool!r}, said)\n"
 
 
-COUNTS = "timed tests: {}, of them unclear: {}; skipped for a missing tool: {}"
+COUNTS = "timed tests: {}, of them unclear: {}; skipped for a missing tool or simulator: {}"
 
 
 def assert_counts(result: pytest.RunResult, timed: int, unclear: int, missing: int) -> None:

@@ -144,13 +144,14 @@ def test_markup_characters_are_letters() -> None:
         (31.7, 31.7, "/s", ["31.700 /s", "31.700 /s", "0"]),
         (240, 239, "requests", ["240 requests", "239 requests", "+1 requests (+0.4%)"]),
         (3, 0, "requests", ["3 requests", "0 requests", "+3 requests"]),
-        (3, None, "tokens", ["3 tokens", "-", "-"]),
     ],
 )
-def test_claims(claimed: float, truth: float | None, unit: str, cells: list[str]) -> None:
-    lines = shown(claims_table([Claim(quantity="q", unit=unit, claimed=claimed, truth=truth, definition="def")], "t"))
-    row = [cell.strip() for cell in lines[-1].split("  ") if cell.strip()]
-    assert row == ["q", *cells, "def"]
+def test_claims(claimed: float, truth: float, unit: str, cells: list[str]) -> None:
+    unknown = Claim(quantity="u", unit="tokens", claimed=3, truth=None, definition="def")
+    one = Claim(quantity="q", unit=unit, claimed=claimed, truth=truth, definition="def")
+    rows = [[cell.strip() for cell in line.split("  ") if cell.strip()]
+            for line in shown(claims_table([one, unknown], "t"))[-2:]]  # fmt: skip
+    assert rows == [["q", *cells, "def"], ["u", "3 tokens", "-", "-", "def"]]
 
 
 def test_plain_and_wide_when_not_a_terminal(
@@ -196,6 +197,36 @@ def test_a_narrow_terminal_shows_no_requirements_and_whole_names() -> None:
     assert any("payload.prompt_tokens" in line and line.endswith("pass") for line in narrow)
     assert narrow[-1].split() == ["verdict", "PASS"]
     assert max(map(len, narrow)) <= 80
+
+
+@pytest.mark.parametrize("width", range(60, 200, 3))
+def test_the_outcome_is_whole_at_any_width(width: int) -> None:
+    said = "google/gemma-3-270m x 600"
+    odd = Finding(check="payload.prompt_tokens", requirement=said, expected=said, measured=said, n=600,
+                  smallest_deviation="-1.8%/+5.7%", outcome=Outcome.UNSUPPORTED)  # fmt: skip
+    lines = shown(findings_table([judged(odd, case="b_fixed_concurrency")], width), width)
+    assert any(line.rstrip().endswith("unsupported") for line in lines)
+    assert lines[-1].split() == ["verdict", "UNSUPPORTED"]
+
+
+def test_what_was_not_made_names_no_folder_and_says_why_once() -> None:
+    judgement = not_made("a case", "a tool", (row_of_missing_tool("`get it`"),))
+    assert shown(summary_line(judgement, "")) == ["a case x a tool: unsupported, not run"]
+    assert attention(judgement, "", "again") == ["a case x a tool: unsupported: not installed: `get it`"]
+
+
+def test_an_unsupported_verdict_tells_what_passed() -> None:
+    silent = msgspec.structs.replace(PASSED, outcome=Outcome.UNSUPPORTED)
+    [line] = shown(summary_line(judged(PASSED, PASSED, silent), "run"))
+    assert line == "a case x a tool: unsupported (2 pass, 1 unsupported), in run"
+
+
+def test_claims_without_a_journal_stand_alone() -> None:
+    lines = shown(
+        claims_table([Claim(quantity="q", unit="tokens", claimed=3, truth=None, definition="no journal")], "t")
+    )
+    assert lines[-1].split() == ["q", "3", "tokens"]
+    assert "journal" not in "".join(lines)
 
 
 def test_a_broken_run_shows_no_findings() -> None:
