@@ -82,8 +82,7 @@ def findings_table(judgements: Sequence[Judgement], width: int = PLAIN_WIDTH) ->
     """
     wide, roomy = width >= WIDE, width >= ROOMY
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    # Where room is short, a least width of one column would be taken from the last.
-    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH, min_width=FINDING_WIDTH - 1 if wide else None)
+    table.add_column("finding", overflow="fold", max_width=FINDING_WIDTH)
     for name in ("requirement", "expected", "measured") if wide else ("expected", "measured"):
         table.add_column(name, overflow="fold")
     table.add_column("n", justify="right")
