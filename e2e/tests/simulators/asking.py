@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import httpx
 import pytest
 
 from loadproof.simulators.llm_d import LLMDInferenceSimRunner
+from loadproof.simulators.problems import SimNotReady, SimProblem
 from tests.simulators.conftest import notes_of
 
 DEADLINE_S = 60.0
 GRACE_S = 0.5  # where the grace is meant to pass; what follows the second TERM has as long
+DEADLINES_S = (0.3, 1.0, 3.0, 10.0, 30.0)  # meant to pass; a busy machine gets there later
+
+type Make = Callable[[float], LLMDInferenceSimRunner]
+type Reached = Callable[[LLMDInferenceSimRunner, str], bool]
 
 
 def pid_of(sim: LLMDInferenceSimRunner) -> int:
@@ -49,3 +55,29 @@ async def block(sim: LLMDInferenceSimRunner, inside: asyncio.Event) -> None:
     async with sim:
         inside.set()
         await for_ever()
+
+
+async def refused(sim: LLMDInferenceSimRunner) -> SimProblem:
+    """Return why it did not become ready."""
+    try:
+        async with sim:
+            pytest.fail("it was entered")
+    except SimProblem as problem:
+        return problem
+
+
+async def too_late(make: Make, reached: Reached) -> str:
+    """Return what is told when the deadline passes once that point has been reached."""
+    for deadline_s in DEADLINES_S:
+        sim = make(deadline_s)
+        problem = await refused(sim)
+        assert type(problem) is SimNotReady
+        assert f"{deadline_s:g} s" in str(problem)
+        assert sim.ended is not None
+        if reached(sim, str(problem)):
+            return str(problem)
+    pytest.fail("the machine is too busy")
+
+
+def asked_twice(sim: LLMDInferenceSimRunner) -> bool:
+    return notes_of(sim, "asked").count("/health") > 1

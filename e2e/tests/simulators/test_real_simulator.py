@@ -28,6 +28,7 @@ from loadproof.simulators.problems import (
     SimWrongTokenizer,
 )
 from loadproof.tokenizer import bundled_counter
+from tests.simulators.asking import refused
 from tests.simulators.conftest import GivePorts, MakeStranger
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
@@ -54,14 +55,6 @@ def body(sim: LLMDInferenceSimRunner, max_tokens: int, *, stream: bool, **more: 
 
 COMPLETION = ("/v1/completions", {"prompt": "one two three"})
 CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "one two three"}]})
-
-
-async def refused(sim: LLMDInferenceSimRunner) -> SimProblem:
-    try:
-        async with sim:
-            pytest.fail("it was entered")
-    except SimProblem as problem:
-        return problem
 
 
 @pytest.mark.parametrize(("path", "prompt"), [COMPLETION, CHAT])
