@@ -101,10 +101,13 @@ class _Run:
                 self.note(model=DEFAULT_MODEL, dialect=simulator.dialect)
                 setting = Setting(base_url=simulator.base_url, model=DEFAULT_MODEL, tokenizer=self.tokenizer,
                                   out=job.folder.tool_out.absolute(), seed=job.seed)  # fmt: skip
-                self.note(tool_ended=await run_beside(
+                ended = await run_beside(
                     self._command(setting), job.folder, job.case.expected.deadline_s, beside=beside,
                     placement=job.placement,
-                ))  # fmt: skip
+                )  # fmt: skip
+                self.note(tool_ended=ended)
+                if ended.stopped_because and (complaint := beside.complaint()):
+                    self.note(broken=f"{job.tool.name} {ended.says()}, and {complaint}")
         finally:
             self.note(simulator_ended=simulator.ended)
 

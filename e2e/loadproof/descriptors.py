@@ -36,12 +36,25 @@ def in_flight(case: Case) -> int:
         return load.concurrency
     if isinstance(load, RateLoad):
         return min(load.cap or 1_000_000_000, _by_a_clock(case, load.rate, (case.span_s or 0) * load.rate))
-    return max(stage.concurrency or _by_a_clock(case, stage.rate or 0, stage.n or 0) for stage in load.stages)
+    most, left = 0, 0.0
+    for stage in load.stages:
+        if stage.concurrency:
+            most, left = max(most, stage.concurrency), 0.0
+        else:
+            most = max(most, _by_a_clock(case, stage.rate or 0, stage.n or 0, left))
+            left = max(0.0, left + _piled_up(case, stage.rate or 0, stage.n or 0))
+    return most
 
 
-def _by_a_clock(case: Case, rate: float, n: float) -> int:
-    """Return the most in flight of `n` requests at `rate` a second; of an earlier stage's nothing is left over."""
+def _by_a_clock(case: Case, rate: float, n: float, left: float = 0.0) -> int:
+    """Return the most in flight of `n` requests at `rate` a second, and of those that an earlier stage left."""
     usual, slots = rate * case.service_s, case.expected.absorber.slots
-    if not slots or usual <= slots:
+    if not slots or (usual <= slots and not left):
         return math.ceil(usual)
-    return math.ceil(min(n, n * (1 - slots / usual) + slots))  # served meanwhile: slots / service a second
+    return math.ceil(min(left + n, left + max(0.0, _piled_up(case, rate, n)) + slots))
+
+
+def _piled_up(case: Case, rate: float, n: float) -> float:
+    """Return how many more arrive than are served meanwhile, which is slots / service a second; below 0: fewer."""
+    usual, slots = rate * case.service_s, case.expected.absorber.slots
+    return n * (1 - slots / usual) if slots and usual else 0.0

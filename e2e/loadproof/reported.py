@@ -7,6 +7,7 @@ adapter reads its tool's files. Everything is optional: what a tool does not say
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -24,14 +25,17 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     p99: float | None = None
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class Reported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A tool's report; times in seconds, tokens are sums over the requests that succeeded."""
 
     tool: str = ""
     version: str = ""
-    completed: int | None = None
-    failed: int | None = None
-    abandoned: int | None = None
+    completed: Count | None = None
+    failed: Count | None = None
+    abandoned: Count | None = None
     duration_s: float | None = None
     request_rate_per_s: float | None = None
     ttft_s: Distribution | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,6 +32,7 @@ from loadproof.tools.environments import ToolRow
 from loadproof.verdict import Finding, Outcome
 
 POLL_S = 1.0
+SILENT_S = 10.0  # an answer takes milliseconds, on a machine where the tool takes every core longer
 HELP_DEADLINE_S = 60.0
 COUNTER = "vllm:request_success_total"
 MANY = 1024
@@ -193,13 +195,22 @@ def _beside(simulator: LLMDInferenceSimRunner, holding: asyncio.Task[None], begu
     async def gone() -> None:
         await asyncio.wait({holding})
 
+    answered = [time.monotonic()]
+
     async def seen() -> int | None:
         try:
-            return int((await simulator.metrics()).get(COUNTER, 0))
+            count = int((await simulator.metrics()).get(COUNTER, 0))
         except Exception:  # noqa: BLE001 -- a look at the progress; what is wrong with the server is told by its end
             return None
+        answered.append(time.monotonic())
+        return count
 
-    return Beside(name="the simulator", gone=gone, seen=seen, interval_s=POLL_S, begun=begun, watch=watch)
+    def complaint() -> str:
+        silent_s = time.monotonic() - answered[-1]
+        return f"the simulator has not answered for {silent_s:.0f} s" if silent_s > SILENT_S else ""
+
+    return Beside(name="the simulator", gone=gone, seen=seen, interval_s=POLL_S, begun=begun, watch=watch,
+                  complaint=complaint)  # fmt: skip
 
 
 async def _ended_for_sure(holding: asyncio.Task[None]) -> None:

@@ -48,7 +48,8 @@ class Beside:
 
     `name` is what people are told ("the absorber"); `gone` waits until it has ended; `seen` returns how many
     generation requests came so far, None when that could not be asked; it is asked every `interval_s` seconds, and
-    `watch` is told, beginning with `begun`.
+    `watch` is told, beginning with `begun`. `complaint` says what is wrong with a server that has not ended, empty:
+    nothing that is known.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Beside:
     interval_s: float
     begun: Progress
     watch: Watch
+    complaint: Callable[[], str] = lambda: ""
 
     async def watching(self) -> None:
         """Tell `watch` how far the run is, until cancelled."""
@@ -142,7 +144,7 @@ async def run_tool(
 
 def _prepared(name: str, config: Path, base_url: str, out: Path | None) -> tuple[Tool, Path, RunFolder]:
     tool = tool_named(name)
-    if not base_url.startswith(("http://", "https://")):
+    if not base_url.startswith(("http://", "https://")) or base_url.rstrip("/").endswith("/v1"):
         raise UsageProblem(f"{base_url}: is not a base URL; give one as http://127.0.0.1:8000, without /v1")
     if not config.is_file():
         raise UsageProblem(f"{config}: there is no such file; name {name}'s configuration")

@@ -1,7 +1,8 @@
 """reports: by the tool's own word, was every request answered, and at the asked length?
 
 Asked where the server kept no journal, so that the tool's report is all there is. Null hypothesis: `requests`:
-completed + failed + abandoned is num_requests; `failed`: none failed; `output_tokens`: completed x max_tokens, where
+completed + failed + abandoned is num_requests; `failed`: none failed and, where a number of requests was asked, none
+was abandoned (by a duration what is in flight at its end is); `output_tokens`: completed x max_tokens, where
 ignore_eos makes every reply that long. Statistic: the reported numbers themselves, compared exactly; no floor. Smallest
 n: one request; of none nothing passes. False alarms: none. A number that the tool does not report is `unsupported`, and
 so is what does not follow from what was asked (a count by duration, lengths without ignore_eos). A sum above what was
@@ -32,7 +33,7 @@ NO_REPORT = "the tool left no report that can be read"
 def findings(asked: Workload, reported: Reported | None) -> Iterator[Finding]:
     """Yield the findings of a report, None where there is none."""
     told = reported or Reported()
-    for finding in (_requests(asked, told), _failed(told), _output_tokens(asked, told)):
+    for finding in (_requests(asked, told), _failed(asked, told), _output_tokens(asked, told)):
         missing = reported is None and finding.outcome is Outcome.UNSUPPORTED
         yield replace(finding, evidence=EVIDENCE, detail=NO_REPORT if missing else finding.detail)
 
@@ -48,17 +49,19 @@ def _requests(asked: Workload, told: Reported) -> Finding:
     missing = [name for name in ("completed", "failed") if parts[name] is None]
     if missing and total <= wanted:
         return _unsupported(check, requirement, f"{wanted}", _listed(known), total, _no_number(*missing))
-    return exact(check, requirement, f"{wanted}", _sum(known), n=total, detail=f"the tool reports {_listed(known)}")
+    return exact(check, requirement, f"{wanted}", f"{total}", n=total, detail=f"the tool reports {_listed(known)}")
 
 
-def _failed(told: Reported) -> Finding:
-    check, requirement = "reports.failed", "no request failed"
+def _failed(asked: Workload, told: Reported) -> Finding:
+    check, requirement = "reports.failed", "none failed or was abandoned"
+    abandoned = (told.abandoned or 0) if asked.num_requests is not None else 0
     if told.failed is None:
         return _unsupported(check, requirement, "0 failed", "not reported", 0, _no_number("failed"))
-    if told.completed is None and told.failed == 0:  # of how many?
+    if told.completed is None and told.failed + abandoned == 0:  # of how many?
         return _unsupported(check, requirement, "0 failed", "0 failed", 0, _no_number("completed"))
-    n = (told.completed or 0) + told.failed
-    return exact(check, requirement, "0 failed", f"{told.failed} failed", n=n, detail="by the tool's own word")
+    n = (told.completed or 0) + told.failed + abandoned
+    measured = f"{told.failed} failed{f', {abandoned} abandoned' if abandoned else ''}"
+    return exact(check, requirement, "0 failed", measured, n=n, detail="by the tool's own word")
 
 
 def _output_tokens(asked: Workload, told: Reported) -> Finding:
@@ -85,11 +88,6 @@ def _no_number(*names: str) -> str:
 
 def _listed(known: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in known.items()) or "not reported"
-
-
-def _sum(known: dict[str, int]) -> str:
-    # Below zero there is no count: such a sum must not come out right.
-    return f"{sum(known.values())}" if min(known.values()) >= 0 else _listed(known)
 
 
 def _number(value: float) -> str:

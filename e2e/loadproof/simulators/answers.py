@@ -6,14 +6,16 @@ be waited for when the simulator ends. Left out: whose server it is; see `readin
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 LONGEST_ANSWER = 500  # characters of it in a message
+LARGEST_BYTES = 16 * 1024 * 1024  # who answers more is a stranger, and may not fill our memory
 PATIENCE_S = 5.0
 TOKENIZE_PATIENCE_S = 120.0  # the first question makes it load its tokenizer: seconds of CPU, on a busy machine many
 
@@ -56,33 +58,41 @@ class Answers:
 
     async def health(self) -> int:
         """Return the status of /health."""
-        return (await self._client.get("/health")).status_code
+        return (await self._ask("GET", "/health"))[0]
+
+    async def _ask(self, method: str, path: str, **more: Any) -> tuple[int, bytes]:
+        """Return status and body."""
+        async with self._client.stream(method, path, **more) as reply:
+            body = bytearray()
+            async for piece in reply.aiter_bytes():
+                body += piece
+                if len(body) > LARGEST_BYTES:
+                    raise httpx.ReadError(f"more than {LARGEST_BYTES} bytes", request=reply.request)
+            return reply.status_code, bytes(body)
 
     async def names(self) -> list[str]:
         """Return the names that /v1/models lists, none if that is not what it answers."""
         try:
-            return [
-                model.id
-                for model in msgspec.json.decode((await self._client.get("/v1/models")).content, type=_Models).data
-            ]
+            _, body = await self._ask("GET", "/v1/models")
+            return [model.id for model in msgspec.json.decode(body, type=_Models).data]
         except msgspec.MsgspecError:
             return []
 
     async def count(self, model: str, text: str) -> int | str:
         """Return the number of tokens that /tokenize counts, or its answer as a text if that is no number."""
-        reply = await self._client.post("/tokenize", json={"model": model, "prompt": text}, timeout=TOKENIZE_PATIENCE_S)
-        if reply.is_success:
-            try:
-                return msgspec.json.decode(reply.content, type=_Tokens).count
-            except msgspec.MsgspecError:
-                pass
-        return f"HTTP {reply.status_code}: {reply.text.strip()[:LONGEST_ANSWER]}"
+        asked = {"model": model, "prompt": text}
+        status, body = await self._ask("POST", "/tokenize", json=asked, timeout=TOKENIZE_PATIENCE_S)
+        if status == httpx.codes.OK:
+            with suppress(msgspec.MsgspecError):
+                return msgspec.json.decode(body, type=_Tokens).count
+        return f"HTTP {status}: {body.decode(errors='replace').strip()[:LONGEST_ANSWER]}"
 
     async def metrics(self) -> dict[str, float]:
         """Return each sample's name in /metrics and the sum over its labels, buckets of histograms left out."""
-        reply = await self._client.get("/metrics")
-        reply.raise_for_status()
-        return summed(reply.text)
+        status, body = await self._ask("GET", "/metrics")
+        if status != httpx.codes.OK:
+            raise ValueError(f"HTTP {status}")
+        return summed(body.decode(errors="replace"))
 
 
 def summed(exposition: str) -> dict[str, float]:

@@ -19,6 +19,12 @@ OURS = {
     "--model": "give the runner another `model`",
     "--served-model-name": "it carries the name by which the runner knows its own simulator; ask by `model`",
     TOKENIZERS_FLAG: "give the runner a `tokenizer_dir`",
+    "--time-to-first-token": "give the runner `ttft_s`",
+    "--inter-token-latency": "give the runner `itl_s`",
+    "--max-num-seqs": "give the runner `max_num_seqs`",
+    "--max-waiting-queue-length": "give the runner `max_waiting`",
+    "--max-model-len": "give the runner `max_model_len`",
+    "--seed": "give the runner a `seed`",
 }
 """The flags that `extra_args` may not hold, each with what to do instead."""
 

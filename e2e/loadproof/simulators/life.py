@@ -8,6 +8,8 @@ Method: a task waits for its exit. An exit that nobody asked for interrupts the 
 from __future__ import annotations
 
 import asyncio
+import signal
+import time
 from contextlib import suppress
 
 from loadproof.ended import Ended
@@ -27,7 +29,7 @@ class Life:
         self.ended: Ended | None = None
         self._process: Process | None = None
         self._watcher: asyncio.Task[None] | None = None
-        self._killed = self._ending = False
+        self._killed = self._ending = self._forced = False
         self._dead = asyncio.Event()
         self._problem: SimDied | None = None
 
@@ -37,8 +39,10 @@ class Life:
         return self._killed or self._ending or self._dead.is_set()
 
     def hold(self, process: Process) -> None:
-        """Take charge of its end; a process held before it has ended already."""
+        """Take charge of its end; a process held before it has ended already. After a `kill` it is killed at once."""
         self._process = process
+        if self._killed:
+            process.kill()
 
     def watch(self, process: Process, interruption: Interruption) -> None:
         """From now on its death interrupts."""
@@ -57,9 +61,10 @@ class Life:
         await self._dead.wait()
 
     def kill(self) -> None:
-        """KILL to it and all that it started; nothing happens when it has ended."""
+        """KILL to it and all that it started, or to what will be held; nothing happens when it has ended."""
+        self._killed |= not self.over
+        self._forced = True
         if self._process is not None:
-            self._killed |= not self.over
             self._process.kill()
 
     async def end(self, grace_s: float) -> None:
@@ -69,9 +74,11 @@ class Life:
             return
         if self._watcher is not None:
             self._watcher.cancel()
+        our_kill_ns = time.monotonic_ns() + round(2 * grace_s * 1e9)  # at the earliest
         # After a KILL it is only waited for: a stop before the exit has come would be taken for the cause.
-        self.ended = await (process.wait(KILL_WAIT_S) if self._killed else _stopped(process, grace_s))
-        if self.ended.stopped_because != _STOPPED:
+        ended = self.ended = await (process.wait(KILL_WAIT_S) if self._killed else _stopped(process, grace_s))
+        others = ended.exit_code == -signal.SIGKILL and ended.ended_ns < our_kill_ns and not self._forced
+        if ended.stopped_because != _STOPPED or others:
             self._dead.set()
 
     def log_tail(self) -> str:

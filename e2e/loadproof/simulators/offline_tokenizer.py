@@ -47,19 +47,21 @@ def expected_counts(folder: Path) -> dict[str, int]:
 
 
 @contextmanager
-def disposable_copy(folder: Path, model: str) -> Iterator[Path]:
-    """Hold a folder F with `F/MODEL/tokenizer.json` and what must lie beside it; it is gone in the end.
+def disposable_copy(folder: Path, model: str, parent: Path) -> Iterator[Path]:
+    """Hold a folder F in `parent`, with `F/MODEL/tokenizer.json` and what must lie beside it; it is gone in the end.
 
     It blocks for some tens of milliseconds, and not in a thread, which could go on writing after a cancellation.
     Raises UsageProblem when it cannot be written.
     """
     with ExitStack() as stack:
         try:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)))
+            place = Path(
+                stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent, ignore_cleanup_errors=True))
+            )
             _copy(folder, place / model)
         except OSError as problem:
-            raise UsageProblem(f"The tokenizer in {folder} cannot be copied: {problem}. Make room for temporary files, "
-                               "or set TMPDIR to another folder.") from problem  # fmt: skip
+            raise UsageProblem(f"The tokenizer in {folder} cannot be copied: {problem}. Make room there, or name "
+                               "another log_dir.") from problem  # fmt: skip
         yield place
 
 

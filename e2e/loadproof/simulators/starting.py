@@ -61,16 +61,24 @@ async def start(asked: Asked, given: Circumstances, life: Life, stack: AsyncExit
 
     Raises every SimProblem but SimDied, and UsageProblem for a folder that cannot be used.
     """
+    try:
+        return await _start(asked, given, life, stack)
+    except OSError as problem:
+        raise UsageProblem(f"{given.log_dir}: cannot hold the log: {problem.strerror or problem}; name another "
+                           "log_dir, for this simulator alone") from problem  # fmt: skip
+
+
+async def _start(asked: Asked, given: Circumstances, life: Life, stack: AsyncExitStack) -> Started:
     executable = shutil.which(given.executable)
     if executable is None:
         raise SimMissing(f"{given.executable}: there is no such executable; {HOW_TO_GET}")
-    _make(given.log_dir)
+    given.log_dir.mkdir(parents=True, exist_ok=True)
     speech = await speech_of(executable, given.log_dir, given.ready_deadline_s)
     tokenizers, counts = Path() if given.tokenizer_dir else None, dict[str, int]()
     asked.arguments(speech, port=0, nonce="", tokenizers=tokenizers)  # what it raises comes before 3 s of loading
     if given.tokenizer_dir:
-        counts = await asyncio.to_thread(expected_counts, given.tokenizer_dir)
-        tokenizers = stack.enter_context(disposable_copy(given.tokenizer_dir, asked.model))
+        counts = await _counted(given.tokenizer_dir)
+        tokenizers = stack.enter_context(disposable_copy(given.tokenizer_dir, asked.model, given.log_dir))
     told = ""
     for _ in range(ATTEMPTS):
         identity = Identity(model=asked.model, nonce=f"nonce-{secrets.token_hex(8)}", counts=counts)
@@ -100,8 +108,12 @@ def free_port() -> int:
         return port
 
 
-def _make(log_dir: Path) -> None:
+async def _counted(folder: Path) -> dict[str, int]:
+    """Return what `expected_counts` does; also a cancellation waits for it, as nothing can interrupt a thread."""
+    counting = asyncio.ensure_future(asyncio.to_thread(expected_counts, folder))
     try:
-        log_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise UsageProblem(f"{log_dir}: cannot hold the log: {problem.strerror}; name another log_dir") from problem
+        await asyncio.wait({counting})
+    except asyncio.CancelledError:
+        await asyncio.wait({counting})
+        raise
+    return counting.result()

@@ -58,4 +58,4 @@ class AnyCommand:
     def claims(self, out: Path) -> Reported | None:
         """Read claims.json if the program left one."""
         path = out / CLAIMS_FILE
-        return read_claims(path) if path.exists() else None
+        return read_claims(path) if path.is_file() else None

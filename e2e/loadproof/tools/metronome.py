@@ -46,4 +46,4 @@ class Metronome:
     def claims(self, out: Path) -> Reported | None:
         """Read claims.json."""
         path = out / CLAIMS_FILE
-        return read_claims(path) if path.exists() else None
+        return read_claims(path) if path.is_file() else None

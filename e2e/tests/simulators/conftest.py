@@ -38,6 +38,11 @@ async def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Async
     assert _descriptors() - descriptors == set()
     assert {task for task in asyncio.all_tasks() - tasks if task is not asyncio.current_task()} == set()
     assert list(temporary.iterdir()) == []
+    assert _copies(tmp_path) == []
+
+
+def _copies(folder: Path) -> list[Path]:
+    return list(folder.rglob("loadproof-tokenizer-*"))
 
 
 def _children() -> set[psutil.Process]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loadproof.errors import UsageProblem
 from loadproof.simulators.answers import summed
-from loadproof.simulators.asked import Asked
+from loadproof.simulators.asked import OURS, Asked
 from loadproof.simulators.dialect import Dialect, Speech, read_help, whole_milliseconds
 from loadproof.simulators.problems import SimCannotExpress, SimRejectedFlag
 
@@ -127,7 +127,12 @@ def test_no_time_is_cut(dialect: Dialect, seconds: float, possible: str) -> None
         ({"max_model_len": 0}, "max_model_len: must be from 1"),
         ({"seed": 2**63}, "seed: must be from -9223372036854775808 to 9223372036854775807"),
         ({"extra_args": ("--port", "1")}, "extra_args: --port is not yours to set: the runner chooses"),
-        ({"extra_args": ("--seed", "1", "--port=1")}, "extra_args: --port is not yours to set"),
+        ({"extra_args": ("--mode", "echo", "--port=1")}, "extra_args: --port is not yours to set"),
+        (
+            {"extra_args": ("--inter-token-latency", "5900us")},
+            "extra_args: --inter-token-latency is not yours to set: give the runner `itl_s`",
+        ),
+        *[({"extra_args": (f"{flag}=1",)}, f"extra_args: {flag} is not yours to set") for flag in OURS],
         ({"extra_args": ("--model=x",)}, "extra_args: --model is not yours to set"),
         ({"extra_args": ("--served-model-name", "x")}, "extra_args: --served-model-name is not yours to set"),
         ({"extra_args": ("--tokenizers-cache-dir", "x")}, "extra_args: --tokenizers-cache-dir is not yours to set"),

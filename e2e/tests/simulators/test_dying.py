@@ -190,6 +190,14 @@ async def test_its_warden_is_killed(fake: MakeFake) -> None:
             await for_ever()
 
 
+async def test_killed_by_others_at_the_very_end(fake: MakeFake) -> None:
+    sim = fake()
+    with pytest.raises(SimDied, match="nobody had asked it to end"):
+        async with sim:
+            os.kill(pid_of(sim), signal.SIGKILL)
+    assert exit_code_of(sim) == -signal.SIGKILL
+
+
 async def test_killed_on_purpose(fake: MakeFake) -> None:
     """The block sees what follows, undisturbed, and its end says it all the same."""
     sim = fake({"child": True})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadproof.errors import UsageProblem
-from loadproof.simulators.offline_tokenizer import TEXTS, expected_counts
+from loadproof.simulators.offline_tokenizer import TEXTS, disposable_copy, expected_counts
 from loadproof.simulators.problems import (
     SimExitedEarly,
     SimPortInUse,
@@ -119,7 +119,7 @@ async def test_a_folder_without_a_tokenizer(fake: MakeFake, tmp_path: Path) -> N
     assert notes_of(sim, "started") == []
 
 
-async def test_no_place_for_the_copy(fake: MakeFake, small_tokenizer: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", "/no/such/folder")
-    with pytest.raises(UsageProblem, match=r"cannot be copied: .*/no/such/folder.*or set TMPDIR to another folder"):
-        await fake(tokenizer_dir=small_tokenizer).__aenter__()
+async def test_no_place_for_the_copy(small_tokenizer: Path, tmp_path: Path) -> None:
+    says = r"cannot be copied: .*no-folder.*Make room there, or name another log_dir"
+    with pytest.raises(UsageProblem, match=says), disposable_copy(small_tokenizer, "org/m", tmp_path / "no-folder"):
+        pytest.fail("there is no such folder")

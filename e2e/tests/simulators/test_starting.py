@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from loadproof.errors import Exit, UsageProblem
+from loadproof.simulators import starting
 from loadproof.simulators.answers import Answers
 from loadproof.simulators.llm_d import LLMDInferenceSimRunner
 from loadproof.simulators.problems import (
@@ -23,7 +25,7 @@ from loadproof.simulators.problems import (
 )
 from loadproof.simulators.readiness import Identity, Readiness
 from loadproof.simulators.starting import free_port
-from tests.simulators.asking import asked_twice, refused, too_late
+from tests.simulators.asking import DEADLINES_S, asked_twice, refused, too_late
 from tests.simulators.conftest import MakeFake, has_asked, notes_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
@@ -152,7 +154,7 @@ async def test_help_that_hangs(fake: MakeFake) -> None:
     ("extra", "says"),
     [
         (["--absent", "1"], "this version does not know --absent"),
-        (["--time-to-first-token", "100ms"], 'rejected its arguments: invalid argument "100ms" for "--time-to-f'),
+        (["--data-parallel-size", "100ms"], 'rejected its arguments: invalid argument "100ms" for "--data-par'),
         (["--mode", "odd"], "rejected its arguments: invalid mode 'odd', valid values are 'random' and 'echo'; it was"),
     ],
 )
@@ -249,6 +251,41 @@ async def test_cancelled_while_it_waits_for_an_answer(fake: MakeFake, small_toke
         await entering
     assert sim.ended is not None
     assert sim.ended.stopped_because
+
+
+async def test_cancelled_while_it_loads_the_tokenizer_it_waits_for_that(
+    fake: MakeFake, small_tokenizer: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(_folder: Path) -> dict[str, int]:
+        begun.set()
+        may_end.wait(DEADLINES_S[-1])
+        ended.set()
+        return {}
+
+    monkeypatch.setattr(starting, "expected_counts", slow)
+    task = asyncio.create_task(fake(tokenizer_dir=small_tokenizer).__aenter__())
+    await asyncio.to_thread(begun.wait, DEADLINES_S[-1])
+    task.cancel()
+    await asyncio.sleep(0)
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_killed_before_it_is_there(fake: MakeFake) -> None:
+    sim = fake()
+    sim.kill()
+    assert type(await refused(sim)) is SimExitedEarly
+
+
+async def test_a_log_that_cannot_be_written(fake: MakeFake, tmp_path: Path) -> None:
+    sim = fake()
+    (sim._given.log_dir / "llm-d-inference-sim.stderr").mkdir(parents=True)
+    with pytest.raises(UsageProblem, match="cannot hold the log"):
+        await sim.__aenter__()
 
 
 async def test_closed_by_another_task_while_it_starts(fake: MakeFake) -> None:

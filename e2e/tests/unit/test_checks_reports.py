@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,8 +12,9 @@ from loadproof.case import Case
 from loadproof.checks.every import ask_all, ask_without_journal
 from loadproof.checks.reports import NO_REPORT
 from loadproof.checks.without_journal import OPEN
+from loadproof.errors import BrokenRun
 from loadproof.load.measured import measure
-from loadproof.reported import Reported
+from loadproof.reported import Reported, read_claims
 from loadproof.verdict import Finding, Outcome, verdict_of
 from tests.unit.forge import TOKENS, TOOL, case, closed_case, closed_loop, constant, journal, rate_case
 
@@ -67,9 +69,8 @@ def test_a_right_report_passes_and_rests_on_the_tools_files() -> None:
         (but(output_tokens=N * TOKENS - 1), (PASS, PASS, FAIL)),
         (but(output_tokens=N * TOKENS + 1), (PASS, PASS, FAIL)),
         (but(output_tokens=N * TOKENS + 0.5), (PASS, PASS, FAIL)),
-        (but(abandoned=1), (FAIL, PASS, PASS)),
-        (but(completed=N - 1, abandoned=1, output_tokens=(N - 1) * TOKENS), (PASS, PASS, PASS)),
-        (but(completed=N + 1, failed=-1, output_tokens=(N + 1) * TOKENS), (FAIL, FAIL, PASS)),
+        (but(abandoned=1), (FAIL, FAIL, PASS)),
+        (but(completed=N - 1, abandoned=1, output_tokens=(N - 1) * TOKENS), (PASS, FAIL, PASS)),
     ],
 )
 def test_the_nearest_wrong_report_fails_what_is_wrong_in_it(
@@ -165,3 +166,11 @@ def test_each_module_that_would_have_spoken_has_one_row_and_no_other(of: Case) -
     assert silent[0].detail.startswith(f"{SERVER} keeps no journal, so nobody knows {OPEN[with_journal[0]][0]}, ")
     assert all(OPEN[room][0] in silent[0].detail for room in with_journal)
     assert set(with_journal) <= set(OPEN)
+
+
+@pytest.mark.parametrize("number", ["-1", "1.5", "1e400", "9" * 400, "null0"])
+def test_what_is_no_count_is_not_read(number: str, tmp_path: Path) -> None:
+    claims = tmp_path / "claims.json"
+    claims.write_text(f'{{"completed": {number}}}')
+    with pytest.raises(BrokenRun, match="claims"):
+        read_claims(claims)

@@ -46,6 +46,8 @@ def test_the_most_in_flight(tmp_path: Path, load: str, most: int) -> None:
         ("{mode: rate, rate: 1000}", 10, 100),
         ("{mode: rate, rate: 25, cap: 7}", 10, 7),
         ("{mode: stages, stages: [{rate: 1, duration_s: 20}, {rate: 20, duration_s: 4}]}", 10, 70),
+        ("{mode: stages, stages: [{rate: 20, duration_s: 2.5}, {rate: 20, duration_s: 2.5}]}", 10, 85),
+        ("{mode: stages, stages: [{rate: 20, duration_s: 4}, {rate: 1, duration_s: 20}]}", 10, 70),
         ("{mode: concurrency, concurrency: 200}", 10, 200),
     ],
 )

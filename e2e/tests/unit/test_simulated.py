@@ -84,18 +84,10 @@ def test_a_key_of_a_later_version_is_refused_unless_it_is_default(monkeypatch: p
 
 
 class Asked:
-    """Stands in for the runner's class: takes what a runner is given, and is there."""
+    """Stands in for the runner's class: takes what a runner is given."""
 
     def __init__(self, model: str, **options: object) -> None:
         self.options = {"model": model, **options}
-
-    def is_available(self) -> bool:
-        return True
-
-
-class NotThere(Asked):
-    def is_available(self) -> bool:
-        return False
 
 
 @pytest.mark.parametrize(
@@ -121,11 +113,13 @@ def test_what_the_simulator_is_told(
                     "cpus": [0], "isolate": "pid"}  # fmt: skip
 
 
-@pytest.mark.parametrize(("runner", "absent"), [(Asked, {}), (NotThere, {SIMULATOR: HOW_TO_GET})])
+@pytest.mark.parametrize(("there", "absent"), [(True, {}), (False, {SIMULATOR: HOW_TO_GET})])
 def test_a_plan_says_why_a_run_cannot_be_made(
-    runner: type[Asked], absent: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    there: bool, absent: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulated, "LLMDInferenceSimRunner", runner)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if there:
+        (tmp_path / SIMULATOR).touch(mode=0o755)
     folder = case_of(tmp_path / "case", "{ttft_s: 0.1, output_tokens: 3}").folder
     [job] = plan_jobs([folder], ["metronome"], tmp_path / "out", 0, server=SIMULATOR)
     assert job.absent == absent
