@@ -19,6 +19,7 @@ import msgspec
 import psutil
 import pytest
 
+from loadproof import simulated
 from loadproof.bench import plan_jobs, run_job
 from loadproof.judging import Judgement, judge_run
 from loadproof.run_folder import RunFolder
@@ -208,6 +209,15 @@ def test_a_tool_that_fails_is_broken_whatever_it_reports(
     verdict = run_here(case, tmp_path, monkeypatch, path).verdict
     assert verdict.outcome is Outcome.BROKEN
     assert verdict.reason.startswith("command ended with exit code 3 after ")
+
+
+def test_a_deadline_beside_a_simulator_that_does_not_answer_names_it(
+    tmp_path: Path, path: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulated, "SILENT_S", -1.0)  # so that it always counts as silent
+    verdict = run_here(case_of(tmp_path, command=PAUSE, deadline_s="0.2"), tmp_path, monkeypatch, path).verdict
+    assert verdict.outcome is Outcome.BROKEN
+    assert "its deadline of 0.2 s and was stopped, and the simulator has not answered for " in verdict.reason
 
 
 def test_its_deadline_stops_a_tool_that_does_not_end(

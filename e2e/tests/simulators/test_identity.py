@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import pytest
 
 from loadproof.errors import UsageProblem
+from loadproof.simulators import answers
+from loadproof.simulators.answers import Answers
 from loadproof.simulators.offline_tokenizer import TEXTS, disposable_copy, expected_counts
 from loadproof.simulators.problems import (
     SimExitedEarly,
@@ -123,3 +128,21 @@ async def test_no_place_for_the_copy(small_tokenizer: Path, tmp_path: Path) -> N
     says = r"cannot be copied: .*no-folder.*Make room there, or name another log_dir"
     with pytest.raises(UsageProblem, match=says), disposable_copy(small_tokenizer, "org/m", tmp_path / "no-folder"):
         pytest.fail("there is no such folder")
+
+
+async def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LARGEST_BYTES", 100_000)
+
+    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b" " * 10_000)
+                await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1") as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Answers(f"http://127.0.0.1:{port}") as asked:
+            with pytest.raises(httpx.ReadError, match="more than 100000 bytes"):
+                await asked.names()

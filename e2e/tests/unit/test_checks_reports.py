@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,9 @@ from loadproof.checks.without_journal import OPEN
 from loadproof.errors import BrokenRun
 from loadproof.load.measured import measure
 from loadproof.reported import Reported, read_claims
+from loadproof.tools.base import Tool
+from loadproof.tools.command import AnyCommand
+from loadproof.tools.metronome import Metronome
 from loadproof.verdict import Finding, Outcome, verdict_of
 from tests.unit.forge import TOKENS, TOOL, case, closed_case, closed_loop, constant, journal, rate_case
 
@@ -174,3 +178,9 @@ def test_what_is_no_count_is_not_read(number: str, tmp_path: Path) -> None:
     claims.write_text(f'{{"completed": {number}}}')
     with pytest.raises(BrokenRun, match="claims"):
         read_claims(claims)
+
+
+@pytest.mark.parametrize("tool", [AnyCommand(), Metronome()])
+def test_what_is_no_file_is_no_report(tool: Tool, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "claims.json")  # to read it would wait for ever
+    assert tool.claims(tmp_path) is None

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Self
 
 import pytest
@@ -285,3 +285,21 @@ def test_a_tool_that_cannot_be_started_is_told_rather_than_the_simulator(tmp_pat
 
     with pytest.raises(BrokenRun, match="nothing there"):
         asyncio.run(run())
+
+
+def test_a_simulator_that_does_not_answer_is_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(simulated, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+
+    async def run() -> None:
+        async with simulating(Simulator(), BEGUN, lambda _: None) as seen_as:  # type: ignore[arg-type]  # a stand-in
+            clock[0] += 20
+            assert seen_as.complaint() == "the simulator has not answered for 20 s"
+            assert await seen_as.seen() is None  # the first answer of the stand-in fails
+            assert seen_as.complaint() != ""
+            assert await seen_as.seen() == 7
+            assert seen_as.complaint() == ""
+            clock[0] += 1
+            assert seen_as.complaint() == ""
+
+    asyncio.run(run())
