@@ -19,7 +19,7 @@ from loadproof.simulators.problems import (
     SimPortInUse,
     SimWrongTokenizer,
 )
-from tests.simulators.asking import DEADLINES_S, asked_twice, refused, too_late
+from tests.simulators.asking import DEADLINE_S, DEADLINES_S, asked_twice, refused, too_late
 from tests.simulators.conftest import GivePorts, MakeFake, MakeStranger, notes_of
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.usefixtures("nothing_left")]
@@ -133,16 +133,22 @@ async def test_no_place_for_the_copy(small_tokenizer: Path, tmp_path: Path) -> N
 async def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "LARGEST_BYTES", 100_000)
 
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    talking: list[asyncio.Task[None]] = []
+
+    async def talk(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
         with suppress(ConnectionError):
             while True:
                 writer.write(b" " * 10_000)
                 await writer.drain()
-        writer.close()
+        writer.transport.abort()
 
-    async with await asyncio.start_server(talk, "127.0.0.1") as server:
+    def accept(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking.append(asyncio.create_task(talk(writer)))
+
+    async with await asyncio.start_server(accept, "127.0.0.1") as server:
         port = server.sockets[0].getsockname()[1]
         async with Answers(f"http://127.0.0.1:{port}") as asked:
             with pytest.raises(httpx.ReadError, match="more than 100000 bytes"):
                 await asked.names()
+        await asyncio.wait_for(talking[0], DEADLINE_S)
