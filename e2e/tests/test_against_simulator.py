@@ -249,13 +249,14 @@ def test_one_that_does_not_start_breaks_the_run(
 ) -> None:
     wrong = {text: count + 1 for text, count in counts.items()}
     path = {"PATH": f"{install(tmp_path / 'bin', wrong)}{os.pathsep}{os.environ['PATH']}"}
+    before = psutil.Process().children(recursive=True)  # of other tests of the session
     verdict = run_here(case_of(tmp_path), tmp_path, monkeypatch, path).verdict
     assert verdict.outcome is Outcome.BROKEN
     assert verdict.reason.startswith(f"{SIMULATOR}: /tokenize counts ")
     record = RunFolder(tmp_path / "out" / "small-metronome").read_record()
     assert record.tool_ended is None
     assert record.simulator_ended is not None
-    assert psutil.Process().children(recursive=True) == []
+    assert psutil.Process().children(recursive=True) == before
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, path: dict[str, str], mark: str) -> None:
