@@ -211,21 +211,15 @@ def test_a_tool_that_fails_is_broken_whatever_it_reports(
     assert verdict.reason.startswith("command ended with exit code 3 after ")
 
 
-def test_a_deadline_beside_a_simulator_that_does_not_answer_names_it(
-    tmp_path: Path, path: dict[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("silent", [False, True])
+def test_its_deadline_stops_a_tool_and_a_simulator_that_does_not_answer_is_named(
+    silent: bool, tmp_path: Path, path: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(simulated, "SILENT_S", -1.0)  # so that it always counts as silent
-    verdict = run_here(case_of(tmp_path, command=PAUSE, deadline_s="0.2"), tmp_path, monkeypatch, path).verdict
-    assert verdict.outcome is Outcome.BROKEN
-    assert "its deadline of 0.2 s and was stopped, and the simulator has not answered for " in verdict.reason
-
-
-def test_its_deadline_stops_a_tool_that_does_not_end(
-    tmp_path: Path, path: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setattr(simulated, "SILENT_S", -1.0 if silent else DEADLINE_S)  # below 0: it always counts as silent
     verdict = run_here(case_of(tmp_path, command=PAUSE, deadline_s="0.2"), tmp_path, monkeypatch, path).verdict
     assert verdict.outcome is Outcome.BROKEN
     assert "command was still running after its deadline of 0.2 s and was stopped" in verdict.reason
+    assert ("and was stopped, and the simulator has not answered for " in verdict.reason) is silent
 
 
 def test_a_simulator_that_dies_in_mid_run_breaks_it(
