@@ -22,6 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("pdm.lock", "pyproject.toml")
 STAMP = Path(sys.prefix) / "loadproof-synced.json"
+FITTING = (
+    "LOADPROOF_FIT_ENVIRONMENT"  # a program that is run on each environment that was made; the flake's shell has one
+)
 PARENT = Path(f"/proc/{os.getppid()}/cmdline")
 PDM_PROGRAMS = ("pdm", ".pdm-wrapped")  # the second: how Nix names the script behind its wrapper
 USAGE = 64
@@ -56,6 +59,8 @@ def main() -> int:
             if code != 0:
                 sys.stderr.write(HINTS[step[0]])
                 return code
+        if code := fit():
+            return code
         write_stamp(wanted)
     return 0
 
@@ -81,9 +86,9 @@ def refuse(problem: str) -> int:
 
 
 def state_of(root: Path) -> dict[str, str]:
-    """Return what decides the environment: the project's folder and the digests of its two files."""
+    """Return what decides the environment: the project's folder, the fitting, the digests of the two files."""
     digests = {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in FILES}
-    return {"root": str(root), **digests}
+    return {"root": str(root), "fitted by": os.environ.get(FITTING, ""), **digests}
 
 
 def stamp() -> dict[str, str]:
@@ -96,10 +101,11 @@ def stamp() -> dict[str, str]:
 
 def steps_to(wanted: dict[str, str], have: dict[str, str]) -> list[list[str]]:
     """Return the arguments of the pdm runs that lead from one state to the other."""
-    if have == wanted:  # somebody else did it while we waited
+    fitting = {"fitted by": ""}  # done after any of them
+    if {**have, **fitting} == {**wanted, **fitting}:  # or somebody else did it while we waited
         return []
     project = ["--project", wanted["root"]]
-    if {**have, "pdm.lock": ""} == {**wanted, "pdm.lock": ""}:
+    if {**have, **fitting, "pdm.lock": ""} == {**wanted, **fitting, "pdm.lock": ""}:
         return [["sync", *project, "--no-self"]]
     # `pdm sync` only warns of a lock that no longer fits pyproject.toml, and then installs it.
     return [["lock", *project, "--check"], ["sync", *project]]
@@ -137,6 +143,17 @@ def run(argv: list[str], lock: int) -> int:
     except KeyboardInterrupt:
         return 130
     return code if code >= 0 else 128 - code
+
+
+def fit() -> int:
+    """Fit this environment to a system that is not what wheels expect; nothing where no program is named for that."""
+    program = os.environ.get(FITTING)
+    if not program:
+        return 0
+    try:
+        return subprocess.run([program, sys.prefix], check=False).returncode
+    except OSError as problem:
+        return refuse(f"{FITTING}={program}: {problem.strerror}; leave the shell and enter it anew (`nix develop`).")
 
 
 def write_stamp(state: dict[str, str]) -> None:

@@ -24,6 +24,7 @@ from loadproof.tools.lockfile import PACKAGES, ToolLock
 
 PROGRESS_INTERVAL_S = 5.0
 PROBE_DEADLINE_S = 30.0
+FITTING = "LOADPROOF_FIT_ENVIRONMENT"  # the flake's shell names a program that makes wheels work there
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 Say = Callable[[str], None]
@@ -56,6 +57,8 @@ class Installer:
         install = [uv_bin, "pip", "install", "--require-hashes", "--compile-bytecode"]
         python = str(environment / "bin" / "python")
         await self._must("install", [*install, "--python", python, "-r", str(lock.path)])
+        if fitting := os.environ.get(FITTING):
+            await self._must("fit", [fitting, str(environment)])
         program = environment / "bin" / PACKAGES[lock.tool].program
         if not os.access(program, os.X_OK):
             raise BrokenRun(f"{lock}: uv installed {lock.path.name}, and yet there is no {program}; the lock is wrong")
@@ -109,8 +112,9 @@ class Installer:
             finally:
                 ticking.cancel()
         if ended.exit_code != 0 or ended.stopped_because:
+            what = f"`{Path(argv[0]).name} {argv[1]}`"
             raise BrokenRun(
-                f"{self._lock}: could not be installed: `uv {argv[1]}` {ended.says()}\n{process.tail()}\n"
+                f"{self._lock}: could not be installed: {what} {ended.says()}\n{process.tail()}\n"
                 f"Check the network and uv's index settings, then `loadproof tools sync {self._lock.tool}`"
             )
 

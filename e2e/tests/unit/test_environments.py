@@ -201,6 +201,22 @@ async def test_a_uv_that_is_found_and_does_not_run_is_passed_over(
 
 
 @pytest.mark.asyncio
+async def test_what_was_installed_is_fitted_where_the_shell_says_how(
+    fake_uv: FakeUv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting = executable(tmp_path / "fitting", f'echo "$1" >> {tmp_path}/fitted; test ! -e {tmp_path}/wrong')
+    monkeypatch.setenv("LOADPROOF_FIT_ENVIRONMENT", str(fitting))
+    (tmp_path / "wrong").touch()
+    with pytest.raises(BrokenRun, match="`fitting "):
+        await sync(TOOL, say=lambda _line: None)
+    assert executable_of(TOOL, TOOL) is None
+    (tmp_path / "wrong").unlink()
+    environment = await sync(TOOL, say=lambda _line: None)
+    assert (tmp_path / "fitted").read_text().split() == [str(environment)] * 2
+    assert len(fake_uv.calls("pip")) == 2
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("damage", ["no marker", "cut marker", "no interpreter"])
 async def test_what_is_not_whole_is_not_used_and_is_made_anew(fake_uv: FakeUv, damage: str) -> None:
     environment = await sync(TOOL, say=lambda _line: None)

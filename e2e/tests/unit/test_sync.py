@@ -51,6 +51,7 @@ class Project:
         venv.create(self.environment, with_pip=False, symlinks=True)
         self.python = str(self.environment / "bin" / "python")
         self.stamp = self.environment / "loadproof-synced.json"
+        self.fitting: dict[str, str] = {}
         self.bin.mkdir()
         for name in ("dirname", "readlink", "touch", "sleep"):
             (self.bin / name).symlink_to(shutil.which(name) or name)
@@ -71,7 +72,19 @@ class Project:
 
     @property
     def environ(self) -> dict[str, str]:
-        return {"PATH": str(self.bin)}
+        return {"PATH": str(self.bin), **self.fitting}
+
+    def fitted_by(self, name: str, *, code: int = 0) -> None:
+        """Name a program that notes what it is given, as the shell of the flake does."""
+        program = self.bin / name
+        program.write_text(f'#!/bin/sh\necho "$0 $*" >> {self.bin}/fitted\nexit {code}\n')
+        program.chmod(0o755)
+        self.fitting = {"LOADPROOF_FIT_ENVIRONMENT": str(program)}
+
+    def fits(self) -> list[str]:
+        """Return the calls of such programs."""
+        path = self.bin / "fitted"
+        return path.read_text().replace(f"{self.bin}/", "").splitlines() if path.exists() else []
 
     def calls(self) -> list[str]:
         """Return what pdm was called with since the last time that this was asked."""
@@ -256,3 +269,33 @@ def test_an_older_python_can_read_it_and_is_told(module: ModuleType, monkeypatch
     monkeypatch.setattr(sys, "version_info", (3, 12, 9, "final", 0))
     monkeypatch.setattr(sys, "version", "3.12.9 (main)")
     assert module.wrong_system().startswith("Python 3.13 or newer is needed, and this is 3.12.9; ")
+
+
+def test_the_environment_is_fitted_after_each_sync_and_only_then(project: Project) -> None:
+    project.fitted_by("one")
+    for changed in ("lock", "another lock"):
+        project.lock.write_text(changed)
+        assert [project.run().returncode for _ in range(2)] == [0, 0]
+    assert project.fits() == [f"one {project.environment}"] * 2
+
+
+def test_another_fitting_needs_no_pdm(project: Project) -> None:
+    project.synced()
+    (project.bin / "pdm").unlink()
+    for name in ("one", "two"):
+        project.fitted_by(name)
+        assert [project.run().returncode for _ in range(2)] == [0, 0]
+    assert project.fits() == [f"one {project.environment}", f"two {project.environment}"]
+
+
+def test_a_fitting_that_failed_is_done_again(project: Project) -> None:
+    project.fitted_by("one", code=3)
+    assert (project.run().returncode, project.stamp.exists()) == (3, False)
+    project.fitted_by("one")
+    assert (project.run().returncode, project.stamp.exists()) == (0, True)
+    (project.bin / "one").unlink()
+    project.lock.write_text("another lock")
+    gone = project.run()
+    assert gone.returncode == 64
+    assert "LOADPROOF_FIT_ENVIRONMENT" in gone.stderr
+    assert "nix develop" in gone.stderr

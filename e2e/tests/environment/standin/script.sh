@@ -1,0 +1,5 @@
+# The builder of a shell script: its text is the variable `text`.
+PATH=/usr/bin:/bin
+mkdir -p "$out/bin"
+printf '#!/bin/sh\n%s\n' "$text" > "$out/bin/$name"
+chmod 755 "$out/bin/$name"

@@ -1,0 +1,31 @@
+# `nix develop`: the interpreters and programs that the suite needs; enter.sh gives it an environment for pdm.
+# The Pythons are those that the locks in e2e/loadproof/tools/locks ask for.
+{
+  lib,
+  fit-environment,
+  git,
+  inference-perf,
+  llm-d-inference-sim,
+  mkShellNoCC,
+  pdm,
+  python313,
+  ruff,
+  uv,
+}:
+mkShellNoCC {
+  packages = [
+    git
+    inference-perf
+    llm-d-inference-sim
+    pdm
+    python313
+    ruff
+    uv
+  ];
+  LOADPROOF_FIT_ENVIRONMENT = lib.getExe fit-environment;
+  LOADPROOF_INFERENCE_PERF = lib.getExe inference-perf;
+  UV_PYTHON_DOWNLOADS = "never";
+  shellHook = ''
+    source ${./enter.sh}
+  '';
+}

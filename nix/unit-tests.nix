@@ -1,0 +1,33 @@
+# `nix flake check`: the unit tests, in an environment of the wheels that pdm.lock names for tests.
+{
+  git,
+  stdenvNoCC,
+  wheel-environment,
+}:
+let
+  environment = wheel-environment {
+    pname = "loadproof-tests";
+    version = "1";
+    lists = [
+      ./loadproof-wheels.json
+      ./loadproof-test-wheels.json
+    ];
+    programs = [ "python" ];
+  };
+in
+stdenvNoCC.mkDerivation {
+  name = "loadproof-unit-tests";
+  src = ../.;
+  nativeBuildInputs = [
+    environment
+    git
+  ];
+  buildPhase = ''
+    export HOME=$TMPDIR/home
+    mkdir "$HOME"
+    python -m pytest -p no:cacheprovider e2e/tests/unit
+  '';
+  installPhase = ''
+    touch "$out"
+  '';
+}
