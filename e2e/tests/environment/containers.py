@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ class Containers:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.state = folder, folder / "state"
-        self.state.mkdir(parents=True)
+        self.state.mkdir()
         self.standin = standin(folder / "nixpkgs")
         shim = folder / "bin" / "docker"
         shim.parent.mkdir()
@@ -87,12 +88,12 @@ class Containers:
         shutil.rmtree(self.folder)
 
 
-def containers(folder: Path) -> Containers:
+def containers() -> Containers:
     """Return such a place, or skip the test with the reason."""
     needs("buildah", "podman", "runc", "nix", "catatonit")
     if os.geteuid() != 0:
         pytest.skip("building images without a daemon wants root here")
-    return Containers(folder)
+    return Containers(Path(tempfile.mkdtemp(prefix="lp-")))  # podman wants short names: at most 50 characters
 
 
 def mounts() -> list[str]:

@@ -60,8 +60,8 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
-    made = containers(tmp_path_factory.mktemp("containers") / "place")
+def place() -> Iterator[Containers]:
+    made = containers()
     yield made
     made.remove()
 
@@ -106,7 +106,7 @@ def test_build_prints_the_id_of_an_image_and_the_same_when_nothing_changed(image
 def test_the_suite_runs_in_the_container_and_its_summary_comes_back(
     image: str, project: Project, tmp_path: Path
 ) -> None:
-    chosen = "-k 'test_fixed_rate_is_offered_as_asked and metronome'"
+    chosen = "e2e/tests/parity/test_starter_cases.py -k 'test_fixed_rate_is_offered_as_asked and metronome'"
     ended = project.pdm("run", "e2e:test:docker", PYTEST_ADDOPTS=chosen, LOADPROOF_SUMMARY=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert image
@@ -122,7 +122,7 @@ def test_trailing_words_replace_the_command(image: str, project: Project) -> Non
     told = project.pdm("run", "docker:e2e-test:run", "--", "nix", "flake", "info", "path:///workspace")
     assert told.returncode == 0, told.stderr
     assert "b6018f87da91d19d0ab4cf979885689b469cdd41" in told.stdout
-    options = ["-o", "log_cli_level=DEBUG", "--collect-only", "-q", "-k", "test_fixed_rate_is_offered_as_asked"]
+    options = ["-o", "log_cli_level=DEBUG", "--collect-only", "-q", "e2e/tests/parity/test_starter_cases.py"]
     listed = project.pdm("run", "test:e2e:docker", "--", "pdm", "run", "test:e2e", *options)
     assert listed.returncode == 0, listed.stdout + listed.stderr
     assert "test_fixed_rate_is_offered_as_asked[metronome]" in listed.stdout

@@ -7,60 +7,13 @@ programs are the host's. Nested runs choose a few tests; `test:e2e` itself leave
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.environment.conftest import Shell
+from tests.environment.workshop import own_environ, run
 
-from tests.environment.nix_standin import standin
-from tests.environment.workshop import copy_of_the_project, needs, nix_environ, own_environ, run
-
-SELECTION = "test_fixed_rate_is_offered_as_asked and metronome"
-
-
-class Shell:
-    """A copy of the project, and the ways into its shell."""
-
-    def __init__(self, folder: Path) -> None:
-        self.root = copy_of_the_project(folder / "project")
-        self.standin = standin(folder / "nixpkgs")
-        caches = Path(own_environ().get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        # What pdm has downloaded once, for us or for a person, is not downloaded again.
-        self.environ = nix_environ(folder / "nix") | {"PDM_CACHE_DIR": str(caches / "pdm")}
-        self.store, self.venvs = folder / "nix/store", folder / "nix/cache/loadproof"
-
-    def develop(self, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a program in the shell."""
-        given = ["--offline", "--no-write-lock-file", "--override-input", "nixpkgs", f"path:{self.standin}"]
-        words = ["nix", "develop", *given, "-c", *argv]
-        return run(words, env=self.environ | more, cwd=self.root, deadline_s=400)
-
-    def says(self, *argv: str, **more: str) -> str:
-        """Return what the program printed in the shell."""
-        ended = self.develop(*argv, **more)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.rstrip("\n")
-
-
-@pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
-    needs("nix", "git", "pdm")
-    folder = tmp_path_factory.mktemp("shell")
-    yield Shell(folder)
-    run(["chmod", "-R", "u+w", folder], env=os.environ, cwd=folder)  # a store is read-only
-    shutil.rmtree(folder)
-
-
-@pytest.fixture(scope="module")
-def synced(shell: Shell) -> Shell:
-    """Return the shell with its environment made; it needs a network, or pdm's cache."""
-    ended = shell.develop("pdm", "run", "sync-if-needed")
-    assert ended.returncode == 0, ended.stderr
-    return shell
+SELECTION = ["e2e/tests/parity/test_starter_cases.py", "-k", "test_fixed_rate_is_offered_as_asked and metronome"]
 
 
 def test_its_words_and_its_python(shell: Shell) -> None:
@@ -147,7 +100,7 @@ def test_an_interpreter_is_seen() -> None:
 
 
 def test_the_suite_runs_there_by_the_same_command(synced: Shell, tmp_path: Path) -> None:
-    ended = synced.develop("pdm", "run", "test:e2e", "-k", SELECTION, LOADPROOF_SUMMARY=str(tmp_path))
+    ended = synced.develop("pdm", "run", "test:e2e", *SELECTION, LOADPROOF_SUMMARY=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
     assert {(row["case"], row["tool"], row["server"]) for row in rows} == {("a_fixed_rate", "metronome", "absorber")}

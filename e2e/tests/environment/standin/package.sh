@@ -1,4 +1,6 @@
+#!/bin/sh
 # The builder of a package: NAME=PROGRAM... become links in its bin/; without a PROGRAM, one that says so.
+# shellcheck disable=SC2154 # Nix sets `out`
 PATH=/usr/bin:/bin
 mkdir -p "$out/bin"
 for link in "$@"; do

@@ -1,0 +1,187 @@
+"""Does the job of e2e.yml, run whole on this machine, do what it says, and keep the output when a test fails?
+
+By act, with each action replaced by a folder that does the little that matters here; the `nix` of the job is the real
+one on the stand-in for nixpkgs, with a simulator that is a stand-in, too. Also judge.yml, for a repository with a
+command of its own. Not seen: GitHub's runners, its caches, and the real actions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.environment.checkers import checker
+from tests.environment.conftest import Shell
+from tests.environment.nix_standin import standin
+from tests.environment.test_workflows import ACTIONS
+from tests.environment.workshop import ROOT, needs, own_environ, run
+
+SIMULATOR = """#!{python} -IS
+import sys
+sys.path.insert(0, "{folder}")
+from fake_simulator import main
+main({{}})
+"""
+NIX = """#!/bin/sh
+# The job's `nix develop -c ...`, with this machine's stand-in for nixpkgs.
+{exports}
+[ "$1" = develop ] || exec {nix} "$@"
+shift
+exec {nix} develop --offline --no-write-lock-file --override-input nixpkgs path:{standin} "$@"
+"""
+ACT = [
+    "--platform", "ubuntu-24.04=-self-hosted", "--matrix", "runner:ubuntu-24.04", "--no-skip-checkout",
+    "--action-offline-mode", "--container-daemon-socket", "-", "--no-cache-server",
+]  # fmt: skip
+# What stands for an action: a composite one whose step is this text of bash.
+DO = {
+    "actions/cache": "true",
+    "actions/checkout": 'mkdir -p "$CHECKED_OUT_PATH"; cp -a "{sources}/${{CHECKED_OUT:-here}}/." "$CHECKED_OUT_PATH"',
+    "actions/upload-artifact": (
+        'mkdir -p "{artifacts}/$ARTIFACT"; while read -r path; do [ -z "$path" ] || cp -r "$path" '
+        '"{artifacts}/$ARTIFACT/"; done <<< "$ARTIFACT_PATH"'
+    ),
+    "cachix/install-nix-action": "nix --version",
+    "nix-community/cache-nix-action": "true",
+}
+ACTION = """name: a stand-in
+inputs: {{path: {{default: .}}, repository: {{default: ""}}, name: {{default: ""}}}}
+runs:
+  using: composite
+  steps:
+    - shell: bash
+      env:
+        CHECKED_OUT: ${{{{ inputs.repository }}}}
+        CHECKED_OUT_PATH: ${{{{ inputs.path }}}}
+        ARTIFACT: ${{{{ inputs.name }}}}
+        ARTIFACT_PATH: ${{{{ inputs.path }}}}
+      run: |
+        {run}
+"""
+
+
+@dataclass
+class Job:
+    """How the job ended, what it printed, and the folder of what it uploaded."""
+
+    ended: subprocess.CompletedProcess[str]
+    artifacts: Path
+
+    def printed(self, step: str) -> str:
+        """Return what a step printed; act empties the step summary itself after each step."""
+        lines = self.ended.stdout.splitlines()
+        [first] = [at for at, line in enumerate(lines) if line.endswith(f"Run Main {step}")]
+        rest = itertools.takewhile(
+            lambda line: "Success - Main" not in line and "Failure - Main" not in line, lines[first:]
+        )
+        return "\n".join(rest)
+
+    def says(self) -> str:
+        return self.ended.stdout[-6000:] + self.ended.stderr[-2000:]
+
+
+class Runner:
+    """This machine as a runner; `sources` has what is checked out: `here`, and other repositories by their names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.sources = folder, folder / "sources"
+        self.sources.mkdir()
+        self._count = 0
+
+    def run(self, workflow: str, event: str, path: list[Path], **environ: str) -> Job:
+        """Run a workflow of the repository `here`; `path` comes first on PATH."""
+        self._count += 1
+        made = self.folder / f"run-{self._count}"
+        (made / "artifacts").mkdir(parents=True)
+        whole_path = os.pathsep.join([*map(str, path), own_environ()["PATH"]])
+        env = own_environ(PATH=whole_path, XDG_CACHE_HOME=str(made / "cache"))
+        argv = [checker("act"), event, "--workflows", f".github/workflows/{workflow}", *ACT]
+        for name, value in {"PATH": whole_path, **environ}.items():
+            argv += ["--env", f"{name}={value}"]
+        argv += self._actions(made / "artifacts")
+        return Job(run(argv, env=env, cwd=self.sources / "here", deadline_s=400), made / "artifacts")
+
+    def _actions(self, artifacts: Path) -> list[str]:
+        words = []
+        for name, pin in ACTIONS.items():
+            place = self.folder / "actions" / name
+            place.mkdir(parents=True, exist_ok=True)
+            text = ACTION.format(run=DO[name].format(sources=self.sources, artifacts=artifacts))
+            (place / "action.yml").write_text(text)
+            words += ["--local-repository", f"{name}@{pin.partition(' ')[0]}={place}"]
+        return words
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    needs("git")
+    return Runner(tmp_path_factory.mktemp("runner"))
+
+
+@pytest.fixture(scope="module")
+def ours(runner: Runner, synced: Shell) -> Runner:
+    """Return the runner with this project as the repository."""
+    ignored = shutil.ignore_patterns(".hypothesis", "__pycache__", ".pdm-build")
+    shutil.copytree(synced.root, runner.sources / "here", ignore=ignored, dirs_exist_ok=True)
+    return runner
+
+
+def nix(folder: Path, synced: Shell, own_standin: Path) -> Path:
+    """Return a folder with a `nix` that works in the store of the shell, with this stand-in for nixpkgs."""
+    names = [name for name in synced.environ if name.startswith("NIX_")] + ["PDM_CACHE_DIR"]
+    exports = "\n".join(f"export {name}={shlex.quote(synced.environ[name])}" for name in names)
+    [environment] = synced.venvs.glob("nix-*")
+    exports += f"\nexport LOADPROOF_VENV={environment}"
+    (folder / "nix").write_text(NIX.format(exports=exports, nix=shutil.which("nix"), standin=own_standin))
+    (folder / "nix").chmod(0o755)
+    return folder
+
+
+def fake_simulator(folder: Path) -> Path:
+    """Return a simulator as far as its runner can see."""
+    made = folder / "llm-d-inference-sim"
+    made.write_text(SIMULATOR.format(python=f"{sys.base_prefix}/bin/python3.13", folder=ROOT / "e2e/tests/simulators"))
+    made.chmod(0o755)
+    return made
+
+
+SIMULATED = "e2e/tests/simulators/test_real_simulator.py"
+CHOSEN = (
+    f"{SIMULATED} e2e/tests/parity/test_starter_cases.py -k 'test_killed or (test_fixed_rate_is_offered and metronome)'"
+)
+
+
+def test_the_job_runs_the_suite_and_uploads_its_output(ours: Runner, synced: Shell, tmp_path: Path) -> None:
+    place = standin(tmp_path / "nixpkgs", llm_d_inference_sim=fake_simulator(tmp_path))
+    job = ours.run("e2e.yml", "push", [nix(tmp_path, synced, place)], PYTEST_ADDOPTS=CHOSEN)
+    assert job.ended.returncode == 0, job.says()
+    uploaded = job.artifacts / "e2e-ubuntu-24.04" / "results"
+    assert "2 passed" in (uploaded / "test_e2e.out").read_text()
+    suites = ET.parse(uploaded / "junit.xml").getroot()  # noqa: S314 -- written by pytest a moment ago
+    assert [suite.get("tests") for suite in suites] == ["2"]
+    with tarfile.open(uploaded / "runs.tar.gz") as runs:
+        assert any(name.endswith("a_fixed_rate-metronome/run.json") for name in runs.getnames())
+    assert "| a_fixed_rate | metronome |" in job.printed("Show the summary")
+
+
+def test_a_simulator_that_is_missing_fails_the_job_and_the_output_is_kept(
+    ours: Runner, synced: Shell, tmp_path: Path
+) -> None:
+    chosen = "-k 'test_real_simulator and test_killed'"
+    job = ours.run("e2e.yml", "push", [nix(tmp_path, synced, standin(tmp_path / "nixpkgs"))], PYTEST_ADDOPTS=chosen)
+    assert job.ended.returncode != 0
+    uploaded = job.artifacts / "e2e-ubuntu-24.04" / "results"
+    text = (uploaded / "test_e2e.out").read_text()
+    assert "1 error" in text or "1 failed" in text
+    assert (uploaded / "junit.xml").exists()
+    assert (uploaded / "runs.tar.gz").exists()
