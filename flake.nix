@@ -32,6 +32,7 @@
         default = {
           type = "app";
           program = "${ours.${system}.loadproof}/bin/loadproof";
+          meta.description = "loadproof's command line";
         };
       });
       formatter = each (system: nixpkgs.legacyPackages.${system}.nixfmt-tree);

@@ -4,8 +4,9 @@
 
 By hand, with a network, after a lock changed. pip chooses and downloads each package's wheel for x86_64 and aarch64
 against the lock's hashes; what it chose becomes `*-wheels.json` beside this file: for each system, and for `any` of
-them, the arguments of nixpkgs' fetchPypi. A package without a wheel is an error. Left out: everything else about
-packages; tests/environment/test_wheel_lists.py compares lists and locks offline.
+them, the arguments of nixpkgs' fetchPypi. A package without a wheel is an error, and then no list is written. Markers
+are evaluated here, because pip would take the machine that it runs on. Left out: comparing lists and locks, which
+e2e/tests/environment/test_wheel_lists.py does offline.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import base64
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,9 +30,8 @@ from packaging.requirements import Requirement
 NIX = Path(__file__).resolve().parent
 PYTHON = "3.13"
 SYSTEMS = {"x86_64-linux": "x86_64", "aarch64-linux": "aarch64"}
-# glibc of nixos-25.11 is 2.40; older tags are taken, too. Musl's are not.
-TAGS = [f"manylinux_2_{minor}" for minor in range(40, 16, -1)] + ["manylinux2014", "manylinux_2_12", "manylinux2010",
-        "manylinux_2_5", "manylinux1"]  # fmt: skip
+# glibc of nixos-25.11 is 2.40; wheels for older ones are taken, too. Musl's are not.
+TAGS = [f"manylinux_2_{minor}" for minor in range(40, 4, -1)] + ["manylinux2014", "manylinux2010", "manylinux1"]
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ def of_pdm_lock(text: str, group: str, but_not: str = "") -> Iterator[Locked]:
 
 def of_tool_lock(text: str) -> Iterator[Locked]:
     """Yield the packages of a lock in pip's form, as uv writes it."""
-    lines = re.sub(r"\\\n", " ", text).splitlines()
-    for line in lines:
+    for line in re.sub(r"\\\n", " ", text).splitlines():
         if line and not line.startswith("#"):
             requirement, *hashes = re.split(r"\s+--hash=sha256:", line.strip())
             read = Requirement(requirement)
@@ -82,13 +82,14 @@ def lists() -> dict[str, list[Locked]]:
 
 def download(packages: list[Locked], machine: str, folder: Path) -> list[Path]:
     """Let pip choose the wheels for the machine and put them into the folder; exits with pip's words when it cannot."""
+    uv = shutil.which("uv") or sys.exit("uv, which runs pip, is not on PATH; `pdm run` has it")
     wanted = [package for package in packages if package.wanted_on(machine)]
     rows = [f"{p.name}=={p.version} " + " ".join(f"--hash=sha256:{one}" for one in sorted(p.hashes)) for p in wanted]
     (folder / "requirements.txt").write_text("\n".join(rows) + "\n")
     platforms = [f"--platform={tag}_{machine}" for tag in TAGS]
     python = [f"--python-version={PYTHON}", "--implementation=cp", "--abi=cp313", "--abi=abi3", "--abi=none"]
     strictly = ["--require-hashes", "--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet"]
-    argv = ["uv", "tool", "run", "pip", "download", *strictly, *platforms, *python]
+    argv = [uv, "tool", "run", "pip", "download", *strictly, *platforms, *python]
     ended = subprocess.run([*argv, "--dest", folder, "--requirement", folder / "requirements.txt"], check=False)
     wheels = sorted(folder.glob("*.whl"))
     if ended.returncode != 0 or len(wheels) != len(wanted):
@@ -118,12 +119,18 @@ def list_of(packages: list[Locked]) -> dict[str, list[dict[str, str]]]:
     return {"any": shared, **own}
 
 
+def text_of(wheels: dict[str, list[dict[str, str]]]) -> str:
+    """Return a list as JSON with a line for each wheel, so that a package that changes is a line that changes."""
+    rows = {system: ",\n".join(f"  {json.dumps(one)}" for one in own) for system, own in wheels.items()}
+    return "{\n" + ",\n".join(f' "{system}": [\n{own}\n ]' for system, own in rows.items()) + "\n}\n"
+
+
 def main() -> None:
-    """Write every list."""
-    for file, packages in lists().items():
-        made = list_of(packages)
-        (NIX / file).write_text(json.dumps(made, indent=1) + "\n")
-        sys.stdout.write(f"{file}: {', '.join(f'{len(wheels)} for {system}' for system, wheels in made.items())}\n")
+    """Write every list, or none."""
+    made = {file: list_of(packages) for file, packages in lists().items()}
+    for file, wheels in made.items():
+        (NIX / file).write_text(text_of(wheels))
+        sys.stdout.write(f"{file}: {', '.join(f'{len(own)} for {system}' for system, own in wheels.items())}\n")
 
 
 if __name__ == "__main__":

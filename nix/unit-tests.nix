@@ -12,20 +12,16 @@ let
       ./loadproof-wheels.json
       ./loadproof-test-wheels.json
     ];
-    programs = [ "python" ];
   };
 in
 stdenvNoCC.mkDerivation {
   name = "loadproof-unit-tests";
   src = ../.;
-  nativeBuildInputs = [
-    environment
-    git
-  ];
+  nativeBuildInputs = [ git ];
   buildPhase = ''
     export HOME=$TMPDIR/home
     mkdir "$HOME"
-    python -m pytest -p no:cacheprovider e2e/tests/unit
+    ${environment}/libexec/${environment.pname}/bin/python -m pytest -p no:cacheprovider e2e/tests/unit
   '';
   installPhase = ''
     touch "$out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from loadproof.errors import Exit, LoadproofError
 
 NAME = "llm-d-inference-sim"
-HOW_TO_GET = "put llm-d-inference-sim v0.6.1 on PATH; a later version's flake will build it from source (`nix develop`)"
+HOW_TO_GET = "put llm-d-inference-sim v0.6.1 on PATH; the flake builds it from source (`nix develop`)"
 
 
 class SimProblem(LoadproofError):

@@ -13,11 +13,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from loadproof.cache import cache_root, turn
 from tests.environment.nix_standin import program
-from tests.environment.workshop import own_environ
+from tests.environment.workshop import not_here, own_environ
 
 LOCK = Path(__file__).with_name("checkers.txt")
 
@@ -26,7 +24,7 @@ def checker(name: str) -> Path:
     """Return the path of a program of the lock, installed; skips the test with uv's words when it cannot be."""
     problem = installed()
     if problem:
-        pytest.skip(f"{name} cannot be installed: {problem}")
+        not_here(f"{name} cannot be installed: {problem}")
     return environment() / "bin" / name
 
 

@@ -14,12 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import pytest
-
+from tests.environment import docker_shim
 from tests.environment.nix_standin import program, standin
-from tests.environment.workshop import needs, own_environ, run
+from tests.environment.workshop import needs, not_here, own_environ, run
 
-SHIM = Path(__file__).with_name("docker_shim.py")
+SHIM = Path(docker_shim.__file__)
 NIX = """#!/bin/sh
 # A flake that is named gets the stand-in for its nixpkgs; a profile has been evaluated.
 for word; do
@@ -67,23 +66,26 @@ class Containers:
         lines = ["FROM scratch", "COPY root /", "ENV PATH=/wrapper:/usr/bin:/bin HOME=/root LANG=C.UTF-8",
                  f"ENV SSL_CERT_FILE={certificates}"]  # fmt: skip
         (self.folder / "base").write_text("\n".join(lines) + "\n")
-        argv = ["docker", "buildx", "build", "--load", "--iidfile", self.folder / "id", "--file", self.folder / "base"]
-        built = run([*argv, self.folder], env=self.environ, cwd=self.folder)
+        argv = ["docker", "buildx", "build", "--load", "--iidfile", "id", "--file", "base", "."]
+        built = run(argv, env=self.environ, cwd=self.folder)
         if built.returncode != 0:
-            pytest.skip(f"no image can be built here: {built.stderr[-500:]}")
+            not_here(f"no image can be built here: {built.stderr[-500:]}")
         return (self.folder / "id").read_text().strip()
+
+    def _storage(self) -> list[str]:
+        return docker_shim.storage(self.state)
 
     def containers(self) -> list[str]:
         """Return the names of the containers that there are, running or not."""
-        storage = ["--root", self.state / "storage", "--runroot", self.state / "runroot", "--storage-driver", "overlay"]
-        listed = run(["podman", *storage, "ps", "--all", "--format", "{{.Names}}"], env=self.environ, cwd=self.folder)
+        listed = run(
+            ["podman", *self._storage(), "ps", "--all", "--format", "{{.Names}}"], env=self.environ, cwd=self.folder
+        )
         assert listed.returncode == 0, listed.stderr
         return listed.stdout.split()
 
     def remove(self) -> None:
         """Remove all of it, images and their layers too."""
-        storage = ["--root", self.state / "storage", "--runroot", self.state / "runroot", "--storage-driver", "overlay"]
-        subprocess.run(["buildah", *storage, "rmi", "--all", "--force"], capture_output=True, check=False)
+        subprocess.run(["buildah", *self._storage(), "rmi", "--all", "--force"], capture_output=True, check=False)
         subprocess.run(["chmod", "-R", "u+w", str(self.folder)], check=False)
         shutil.rmtree(self.folder)
 
@@ -92,7 +94,7 @@ def containers() -> Containers:
     """Return such a place, or skip the test with the reason."""
     needs("buildah", "podman", "runc", "nix", "catatonit")
     if os.geteuid() != 0:
-        pytest.skip("building images without a daemon wants root here")
+        not_here("building images without a daemon wants root here")
     return Containers(Path(tempfile.mkdtemp(prefix="lp-")))  # podman wants short names: at most 50 characters
 
 

@@ -22,18 +22,22 @@ def main(state: Path, words: list[str]) -> int:
     if words[:1] == ["info"] or words[:2] == ["buildx", "version"] or words[:1] == ["version"]:
         sys.stdout.write("a stand-in\n")
         return 0
-    storage = ["--root", str(state / "storage"), "--runroot", str(state / "runroot"), "--storage-driver", "overlay"]
     mounts = [f"--volume={path}:{path}:ro" for path in (state / "mounts").read_text().splitlines()]
     if words[:2] == ["buildx", "build"]:
-        return build(storage, mounts, words[2:])
+        return build(storage(state), mounts, words[2:])
     if words[0] == "run":
-        return run(storage, mounts, words[1:])
+        return run(storage(state), mounts, words[1:])
     if words[0] == "rm":
-        return container_removed(storage, words[1:])
+        return container_removed(storage(state), words[1:])
     raise SystemExit(f"docker (a stand-in): does not know {shlex.join(words)}")
 
 
-def build(storage: list[str], mounts: list[str], words: list[str]) -> int:
+def storage(state: Path) -> list[str]:
+    """Return the words with which buildah and podman find images and containers."""
+    return ["--root", str(state / "storage"), "--runroot", str(state / "runroot"), "--storage-driver", "overlay"]
+
+
+def build(place: list[str], mounts: list[str], words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="docker buildx build", allow_abbrev=False)
     parser.add_argument("--load", action="store_true", required=True)
     parser.add_argument("--iidfile", required=True)
@@ -41,13 +45,13 @@ def build(storage: list[str], mounts: list[str], words: list[str]) -> int:
     parser.add_argument("--build-arg", action="append", default=[])
     parser.add_argument("context")
     given = parser.parse_args(words)
-    argv = ["buildah", *storage, "bud", "--layers", "--isolation", "chroot", "--network", "host", *mounts]
+    argv = ["buildah", *place, "bud", "--layers", "--isolation", "chroot", "--network", "host", *mounts]
     argv += [f"--build-arg={argument}" for argument in given.build_arg]
     argv += ["--iidfile", given.iidfile, "--file", given.file, given.context]
     return subprocess.run(argv, stdout=sys.stderr, check=False).returncode  # docker tells its progress there, too
 
 
-def run(storage: list[str], mounts: list[str], words: list[str]) -> int:
+def run(place: list[str], mounts: list[str], words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="docker run", allow_abbrev=False)
     parser.add_argument("--rm", action="store_true", required=True)
     parser.add_argument("--init", action="store_true")
@@ -62,18 +66,18 @@ def run(storage: list[str], mounts: list[str], words: list[str]) -> int:
     if given.tty:
         raise SystemExit("the input device is not a TTY")
     # The limits are this machine's: podman would ask for more than it may have.
-    argv = ["podman", *storage, "--runtime", "runc", "run", "--rm", "--network", "none", "--name", given.name, *mounts]
+    argv = ["podman", *place, "--runtime", "runc", "run", "--rm", "--network", "none", "--name", given.name, *mounts]
     argv += ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096", *(["--init"] if given.init else [])]
     argv += [f"--env={variable}" for variable in given.env] + [f"--volume={volume}" for volume in given.volume]
     os.execvp("podman", [*argv, given.image, *given.command])  # noqa: S606 -- signals must reach podman itself
 
 
-def container_removed(storage: list[str], words: list[str]) -> int:
+def container_removed(place: list[str], words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="docker rm", allow_abbrev=False)
     parser.add_argument("--force", action="store_true")
     parser.add_argument("name")
     given = parser.parse_args(words)
-    return subprocess.run(["podman", *storage, "rm", "--force", "--ignore", given.name], check=False).returncode
+    return subprocess.run(["podman", *place, "rm", "--force", "--ignore", given.name], check=False).returncode
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,7 +126,7 @@ def test_a_build_that_fails_runs_nothing(docker: Docker) -> None:
         ({"buildx": "echo not a command >&2; exit 1"}, ["not a command", "docker-buildx-plugin"]),
     ],
 )
-def test_what_docker_lacks_is_told(docker: Docker, wrong: dict[str, str], words: list[str]) -> None:
+def test_what_docker_lacks_is_told(docker: Docker, wrong: dict[str, Any], words: list[str]) -> None:
     docker.does(**wrong)
     ended = docker.call("run")
     assert (ended.returncode, ended.stdout) == (64, "")

@@ -105,7 +105,7 @@ class Runner:
         (made / "artifacts").mkdir(parents=True)
         whole_path = os.pathsep.join([*map(str, path), own_environ()["PATH"]])
         env = own_environ(PATH=whole_path, XDG_CACHE_HOME=str(made / "cache"))
-        argv = [checker("act"), event, "--workflows", f".github/workflows/{workflow}", *ACT]
+        argv: list[str | Path] = [checker("act"), event, "--workflows", f".github/workflows/{workflow}", *ACT]
         for name, value in {"PATH": whole_path, **environ}.items():
             argv += ["--env", f"{name}={value}"]
         argv += self._actions(made / "artifacts")

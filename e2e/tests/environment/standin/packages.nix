@@ -29,6 +29,7 @@ let
     linked (arguments.name or "${arguments.pname}-${arguments.version}")
       (if program == null then [ ] else host.programs.${program})
       {
+        pname = arguments.pname or "";
         version = arguments.version or "";
         meta = arguments.meta or { };
       };
