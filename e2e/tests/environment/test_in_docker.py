@@ -162,6 +162,7 @@ def test_a_signal_reaches_docker_which_decides(docker: Docker, number: signal.Si
             (here / "go").touch()
             assert process.wait(DEADLINE_S) == (5 if reaches else 6)
         finally:
+            (here / "go").touch()
             process.kill()
     assert (here / "got").exists() == reaches
     assert docker.calls("rm") != []

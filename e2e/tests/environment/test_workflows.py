@@ -156,24 +156,25 @@ def credentials_kept(text: str) -> list[str]:
     return [str(step) for step in checkouts if step["with"].get("persist-credentials") is not False]
 
 
+def kept(text: str) -> list[int]:
+    """Return which steps run something and keep what it prints."""
+    return [number for number, step in enumerate(steps(text)) if "|& tee" in step.get("run", "")]
+
+
 def pipes_that_hide(text: str) -> list[str]:
-    """`tee` ends with 0 whatever the suite ended with."""
-    texts = [step["run"] for step in steps(text) if "tee " in step.get("run", "")]
-    return (
-        [one for one in texts if "set -o pipefail" not in one.partition("tee ")[0] or "|| true" in one]
-        if texts
-        else ["no output is kept"]
-    )
+    """Return steps whose exit code would be `tee`'s, which is 0 whatever the suite's was."""
+    texts = [list(steps(text))[number]["run"] for number in kept(text)]
+    if not texts:
+        return ["no output is kept"]
+    return [one for one in texts if "set -o pipefail" not in one.partition("|&")[0] or "|| true" in one]
 
 
 def not_always(text: str) -> list[str]:
-    """What is needed to see why a run failed."""
-    after = list(steps(text))
-    first = next(number for number, step in enumerate(after) if "tee " in step.get("run", ""))
-    names = [step["name"] for step in after[first + 1 :] if step.get("if") == "always()"]
-    return [step["name"] for step in after[first + 1 :] if step["name"] not in names] + (
-        [] if any("upload" in name.lower() for name in names) else ["nothing is uploaded"]
-    )
+    """Return what is left out when a test failed, of all that one needs to see why."""
+    [run_step] = kept(text)
+    after = list(steps(text))[run_step + 1 :]
+    skipped = [step["name"] for step in after if step.get("if") != "always()"]
+    return skipped if any("upload-artifact" in step.get("uses", "") for step in after) else ["nothing is uploaded"]
 
 
 def without_limits(text: str) -> list[str]:
