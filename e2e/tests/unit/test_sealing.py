@@ -386,6 +386,18 @@ def test_at_the_light_level_digest_and_occurrence_are_found_when_sealing(tmp_pat
     assert [row["digest"] for row in rows] == wanted
 
 
+def test_at_the_light_level_what_was_drawn_by_stays(tmp_path: Path) -> None:
+    """The second of two equal bodies can be whole first, and its reply is then drawn as the first's."""
+    writer = JournalWriter(tmp_path, Metadata(**{**_fields(), "level": "light"}), worker=0)
+    digest = hashlib.sha256(b"a").digest()[:16]
+    for k, occurrence in enumerate((1, 0)):
+        writer.request(k, k, 0, 1, 0, 1, 1, b"POST / HTTP/1.1\r\n\r\na", digest, occurrence, 0)
+    writer.flush(100)
+    writer.close()
+    rows = read_journal(seal(tmp_path)).table.to_pylist()
+    assert [(row["digest"], row["occurrence"]) for row in rows] == [(digest, 1), (digest, 0)]
+
+
 def test_at_the_full_level_no_digest_is_made_up(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, METADATA)
     writer.request(0, 0, 0, 1, 0, 1, 1, b"garbage", b"", 0, 0)
