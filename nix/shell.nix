@@ -2,6 +2,7 @@
 # The Pythons are those that the locks in e2e/loadproof/tools/locks ask for.
 {
   lib,
+  curl,
   fit-environment,
   git,
   inference-perf,
@@ -10,16 +11,19 @@
   pdm,
   python313,
   ruff,
+  util-linux,
   uv,
 }:
 mkShellNoCC {
   packages = [
+    curl
     git
     inference-perf
     llm-d-inference-sim
     pdm
     python313
     ruff
+    util-linux # tests hide, mount and pin by it
     uv
   ];
   LOADPROOF_FIT_ENVIRONMENT = lib.getExe fit-environment;

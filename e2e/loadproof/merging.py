@@ -88,7 +88,7 @@ class Merged:
             | self._end_columns(rows)
             | self._chunk_columns(rows)
         )
-        if self._light and not self._digests[rows].tobytes().strip(b"\0"):  # known all the same if replies are drawn by it
+        if self._light and not self._digests[rows].tobytes().strip(b"\0"):  # known where replies are drawn by it
             columns |= self._identity(columns["body"], columns["received_ns"])
         return pa.table([columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA)
 

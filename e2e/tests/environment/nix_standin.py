@@ -17,10 +17,12 @@ from pathlib import Path
 TREE = Path(__file__).parent / "standin"
 PACKAGES = {
     "bash": ["bash"],
+    "curl": ["curl"],
     "git": ["git"],
     "inference-perf": ["inference-perf"],
     "llm-d-inference-sim": ["llm-d-inference-sim"],
     "loadproof": ["loadproof"],
+    "mount": ["mount", "setpriv", "taskset", "unshare"],
     "pdm": ["pdm"],
     "pkg-config": ["pkg-config"],
     "python3.13": ["python3.13"],

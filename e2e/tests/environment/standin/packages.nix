@@ -53,11 +53,13 @@ let
     newScope = more: lib.callPackageWith (names // more); # pkgs/top-level/splice.nix
 
     bashInteractive = of-host "bash"; # pkgs/shells/bash/5.nix
+    curl = of-host "curl"; # pkgs/by-name/cu/curlMinimal/package.nix
     git = of-host "git"; # pkgs/by-name/gi/git/package.nix
     nixfmt-tree = of-host "treefmt"; # pkgs/by-name/ni/nixfmt-tree/package.nix
     pdm = of-host "pdm"; # pkgs/by-name/pd/pdm/package.nix
     pkg-config = of-host "pkg-config"; # pkgs/build-support/pkg-config-wrapper/default.nix
     ruff = of-host "ruff"; # pkgs/by-name/ru/ruff/package.nix
+    util-linux = of-host "mount"; # pkgs/by-name/ut/util-linux/package.nix
     uv = of-host "uv"; # pkgs/by-name/uv/uv/package.nix
     zeromq = linked "zeromq" [ ] { }; # pkgs/by-name/ze/zeromq/package.nix
     zlib = linked "zlib" [ ] { lib = host.libraries; }; # pkgs/by-name/zl/zlib/package.nix
