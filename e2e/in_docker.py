@@ -5,40 +5,41 @@
                                              container, which is removed afterwards; its exit code is ours
 
 The pdm scripts call it. It needs docker and its buildx plugin, and of Python only the standard library, on any
-system. Handed in when set: LOADPROOF_REQUIRE and PYTEST_ADDOPTS; LOADPROOF_SUMMARY=FOLDER gets the summary; and
-NIX_IMAGE names another base image to build on. Images have no name: several runs at once do not meet, and
-`docker image prune` removes what is old. Left out: registries, and images of other systems.
+system. Handed in when set: LOADPROOF_REQUIRE and PYTEST_ADDOPTS; LOADPROOF_SUMMARY=FOLDER gets the summary, and with
+PYTEST_ADDOPTS=--basetemp=/summary/runs the run folders too, which else go with the container; and NIX_IMAGE names
+another base image to build on. Images have no name: several runs at once do not meet, and `docker image prune`
+removes what is old. Left out: registries, and images of other systems.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 USAGE = 64
 HANDED_IN = ("LOADPROOF_REQUIRE", "PYTEST_ADDOPTS")
 SUMMARY = "LOADPROOF_SUMMARY"
-NEEDED = {
-    ("docker", "version", "--format", "{{.Client.Version}}"): (
-        "docker was not found: install it (docs.docker.com/engine/install) and try again."
-    ),
-    ("docker", "info", "--format", "{{.ServerVersion}}"): (
+NO_DOCKER = "docker was not found: install it (docs.docker.com/engine/install) and try again."
+NEEDED = {  # each prints a line when all is well
+    ("info", "--format", "{{.ServerVersion}}"): (
         "docker has no engine that answers: start it (`sudo systemctl start docker`, or Docker Desktop), or join the "
         "group docker, until `docker info` works."
     ),
-    ("docker", "buildx", "version"): (
+    ("buildx", "version"): (
         "docker has no buildx: install its plugin (docker-buildx-plugin, or docker-buildx on Debian) until `docker "
         "buildx version` works."
     ),
 }
+STOPPED_BY = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]  # Windows has no HUP
 
 
 def main(argv: list[str]) -> int:
@@ -64,12 +65,13 @@ def refuse(problem: str) -> int:
 
 def missing() -> str:
     """Return what this needs and is not there, with what to do; nothing when all is there."""
-    for argv, advice in NEEDED.items():
-        try:
-            ended = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        except OSError:
-            return advice
-        if ended.returncode != 0:
+    if shutil.which("docker") is None:
+        return NO_DOCKER
+    for words, advice in NEEDED.items():
+        ended = subprocess.run(
+            ["docker", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if ended.returncode != 0 or not ended.stdout.strip():
             return f"{ended.stderr.strip()}\n{advice}".lstrip()
     return ""
 
@@ -99,27 +101,45 @@ def run(image: str, command: list[str]) -> int:
     try:
         return docker(["run", *words, image, *command])
     finally:  # gone already, unless docker's client was killed
-        subprocess.run(["docker", "rm", "--force", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        remove(name)
+
+
+def remove(name: str) -> None:
+    """Remove the container, if it is there yet, whoever hurries us: the terminal's signals do not reach this docker."""
+    argv = ["docker", "rm", "--force", name]
+    with handling_signals(lambda _number, _frame: None):
+        subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False)
 
 
 def docker(words: list[str]) -> int:
     """Return the exit code of docker, which gets every signal that we get, and decides what it means."""
-    with subprocess.Popen(["docker", *words]) as process, handing_on(process):
+    started: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
+
+    def hand_on(number: int, _frame: object) -> None:
+        if started:
+            started[0].send_signal(number)
+        else:
+            early.append(number)
+
+    with handling_signals(hand_on), subprocess.Popen(["docker", *words]) as process:
+        started.append(process)
+        for number in early:
+            process.send_signal(number)
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 @contextlib.contextmanager
-def handing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand TERM and HUP on to the process; a terminal's interrupt reaches it anyhow, and must not end us first."""
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda _got, _frame: None)}
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        before[number] = signal.signal(number, lambda got, _frame: process.send_signal(got))
+def handling_signals(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Handle TERM and HUP; a terminal's interrupt reaches docker anyhow, and must not end us first."""
+    before = {number: signal.signal(number, handler) for number in STOPPED_BY}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handled in before.items():
+            signal.signal(number, handled)
 
 
 if __name__ == "__main__":

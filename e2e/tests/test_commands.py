@@ -63,7 +63,7 @@ def _command(argv: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "loadproof", *argv]
 
 
-ORDINARY = {name: value for name, value in os.environ.items() if name != "LOADPROOF_REQUIRE"}  # that is ours
+ORDINARY = {name: value for name, value in os.environ.items() if name not in {"LOADPROOF_REQUIRE", "LOADPROOF_INFERENCE_PERF"}}  # that is ours
 
 
 def tell(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -155,7 +155,7 @@ def test_tool_may_be_repeated_and_a_missing_one_is_a_row(case: Path, tmp_path: P
     (case / "inference-perf.yaml").write_text("api: {type: completion}\n")
     (case / "expected.yaml").write_text(EXPECTED + "  inference-perf: {prompt_extra: {bos: 1}}\n")
     argv = ("run", "small", "--tool", "inference-perf", "--out", "out")
-    env = {"LOADPROOF_CACHE": str(tmp_path / "cache"), "LOADPROOF_INFERENCE_PERF": ""}  # where no tool is installed
+    env = {"LOADPROOF_CACHE": str(tmp_path / "cache")}  # where no tool is installed
     alone = tell(*argv, cwd=tmp_path, env=env)
     assert alone.returncode == 0, alone
     assert "missing" in alone.stdout
@@ -185,7 +185,7 @@ def test_a_tool_without_an_adapter_is_a_row_too(case: Path, tmp_path: Path) -> N
 
 def test_tools(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    told = tell("tools", cwd=tmp_path, env={"LOADPROOF_CACHE": str(cache), "LOADPROOF_INFERENCE_PERF": ""})
+    told = tell("tools", cwd=tmp_path, env={"LOADPROOF_CACHE": str(cache)})
     assert told.returncode == 0
     assert re.search(
         r"^inference-perf +0\.7\.0 +not installed +loadproof tools sync inference-perf", told.stdout, re.MULTILINE

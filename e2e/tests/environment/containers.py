@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.environment import docker_shim
 from tests.environment.nix_standin import program, standin
-from tests.environment.workshop import needs, not_here, own_environ, run
+from tests.environment.workshop import copy_of_the_project, needs, not_here, own_environ, run
 
 SHIM = Path(docker_shim.__file__)
 NIX = """#!/bin/sh
@@ -29,6 +29,7 @@ done
 shift
 exec /usr/bin/nix develop --offline --no-write-lock-file --override-input nixpkgs path:/standin "$@"
 """
+DEADLINE_S = 500.0
 SETTINGS = "sandbox = false\nbuild-users-group =\nsubstituters =\n"  # of the real image's, what matters here
 
 
@@ -44,8 +45,14 @@ class Containers:
         shim.write_text(f'#!/bin/sh\nexec {sys.base_prefix}/bin/python3.13 -I {SHIM} {self.state} "$@"\n')
         shim.chmod(0o755)
         (self.state / "mounts").write_text("".join(f"{path}\n" for path in mounts()))
+        # By default podman shares its locks with the containers that this machine's owner has, and resets them.
+        own = [f'tmp_dir = "{self.state}/podman"', 'lock_type = "file"', 'events_logger = "none"']
+        (self.state / "containers.conf").write_text("\n".join(["[engine]", *own]) + "\n")
         environ = own_environ()
-        self.environ = environ | {"PATH": f"{shim.parent}{os.pathsep}{environ['PATH']}"}
+        self.environ = environ | {
+            "PATH": f"{shim.parent}{os.pathsep}{environ['PATH']}",
+            "CONTAINERS_CONF": str(self.state / "containers.conf"),
+        }
         self.environ["NIX_IMAGE"] = self._base_image()
 
     def _base_image(self) -> str:
@@ -88,6 +95,30 @@ class Containers:
         subprocess.run(["buildah", *self._storage(), "rmi", "--all", "--force"], capture_output=True, check=False)
         subprocess.run(["chmod", "-R", "u+w", str(self.folder)], check=False)
         shutil.rmtree(self.folder)
+
+
+class Project:
+    """A copy of the project, and its pdm scripts with a docker that is the shim."""
+
+    def __init__(self, folder: Path, place: Containers) -> None:
+        self.root, self.place = copy_of_the_project(folder), place
+        # The scripts need a Python, not an environment: this one, so that pdm makes none.
+        self.environ = place.environ | {"PDM_PYTHON": sys.executable, "PDM_CHECK_UPDATE": "0"}
+
+    def pdm(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return run(["pdm", *words], env=self.environ | more, cwd=self.root, deadline_s=DEADLINE_S)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command in a container, in a session of its own, as in a terminal."""
+        argv = ["pdm", "run", "docker:e2e-test:run", "--", *words]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL,
+                 "start_new_session": True}  # fmt: skip
+        return subprocess.Popen(argv, env=self.environ, cwd=self.root, text=True, **quiet)  # type: ignore[call-overload, no-any-return] # mypy cannot see through **
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        text = (self.root / name).read_text()
+        assert old in text
+        (self.root / name).write_text(text.replace(old, new))
 
 
 def containers() -> Containers:

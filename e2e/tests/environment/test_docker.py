@@ -8,17 +8,17 @@ package. Not seen: docker itself, the real base image, and real builds by Nix.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.environment.containers import Containers, containers
+from tests.environment.containers import DEADLINE_S, Containers, Project, containers
 from tests.environment.workshop import copy_of_the_project, run
 
 TINY = """[project]
@@ -33,30 +33,6 @@ prepare = { cmd = "python e2e/sync.py" }
 "test:e2e" = { cmd = ["python", "-c", "import idna; print('the suite', idna.__name__)"] }
 "docker:e2e-test:run" = { cmd = "python e2e/in_docker.py run" }
 """
-DEADLINE_S = 500.0
-
-
-class Project:
-    """A copy of the project, and its pdm scripts with a docker that is the shim."""
-
-    def __init__(self, folder: Path, place: Containers) -> None:
-        self.root, self.place = copy_of_the_project(folder), place
-        # The scripts need a Python, not an environment: this one, so that pdm makes none.
-        self.environ = place.environ | {"PDM_PYTHON": sys.executable, "PDM_CHECK_UPDATE": "0"}
-
-    def pdm(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return run(["pdm", *words], env=self.environ | more, cwd=self.root, deadline_s=DEADLINE_S)
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """Start the script behind the pdm scripts, with a command for the container."""
-        argv = [sys.executable, "e2e/in_docker.py", "run", *words]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(argv, env=self.environ, cwd=self.root, text=True, **quiet)  # type: ignore[call-overload, no-any-return] # mypy cannot see through **
-
-    def edit(self, name: str, old: str, new: str) -> None:
-        text = (self.root / name).read_text()
-        assert old in text
-        (self.root / name).write_text(text.replace(old, new))
 
 
 @pytest.fixture(scope="module")
@@ -107,12 +83,14 @@ def test_the_suite_runs_in_the_container_and_its_summary_comes_back(
     image: str, project: Project, tmp_path: Path
 ) -> None:
     chosen = "e2e/tests/parity/test_starter_cases.py -k 'test_fixed_rate_is_offered_as_asked and metronome'"
+    chosen += " --basetemp=/summary/runs"  # so that the run folders come back, too
     ended = project.pdm("run", "e2e:test:docker", PYTEST_ADDOPTS=chosen, LOADPROOF_SUMMARY=str(tmp_path))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert image
     rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
     assert {(row["case"], row["tool"], row["server"]) for row in rows} == {("a_fixed_rate", "metronome", "absorber")}
     assert {row["outcome"] for row in rows} <= {"pass", "unclear"}
+    assert len(list(tmp_path.rglob("journal.parquet"))) == len(rows)
     for word in ("STATUS: Resolving", "Install ", "nothing to install"):
         assert (word in ended.stdout + ended.stderr) == (word == "nothing to install"), word
     assert project.place.containers() == []
@@ -134,14 +112,15 @@ def test_the_exit_code_is_the_commands(image: str, project: Project) -> None:
     assert image
 
 
-def test_there_is_no_terminal_and_no_second_inference_perf(image: str, project: Project) -> None:
-    question = (
-        'test -t 0 || test -t 1 || echo none; ls "$LOADPROOF_CACHE" 2>/dev/null; echo "$LOADPROOF_INFERENCE_PERF"'
+def test_there_is_no_terminal_and_nothing_is_there_twice(image: str, project: Project) -> None:
+    """No second inference-perf beside the flake's, and no downloads beside what was installed from them."""
+    terminal = "test -t 0 || test -t 1 || echo none"
+    twice = 'find "$LOADPROOF_CACHE"/tools ~/.cache/pdm -type f -size +100k 2>/dev/null'
+    told = project.pdm(
+        "run", "docker:e2e-test:run", "--", "sh", "-c", f'{terminal}; {twice}; echo "$LOADPROOF_INFERENCE_PERF"'
     )
-    told = project.pdm("run", "docker:e2e-test:run", "--", "sh", "-c", question)
-    nothing, *cache, own_build = told.stdout.splitlines()
+    nothing, own_build = told.stdout.splitlines()
     assert nothing == "none"
-    assert "tools" not in cache
     assert own_build.startswith("/nix/store/")
     assert image
 
@@ -155,15 +134,21 @@ def test_two_at_once_do_not_meet(tiny: Project) -> None:
     assert tiny.place.containers() == []
 
 
-def test_a_stopped_run_leaves_no_container(tiny: Project) -> None:
-    with tiny.start("sleep", "600") as process:
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        pytest.param(lambda pdm: os.kill(pdm, signal.SIGTERM), 128 + signal.SIGTERM, id="TERM to pdm alone"),
+        pytest.param(lambda pdm: os.killpg(pdm, signal.SIGINT), 128 + signal.SIGINT, id="Ctrl-C, so to all at once"),
+    ],
+)
+def test_a_stopped_run_leaves_no_container(tiny: Project, stop: Callable[[int], None], code: int) -> None:
+    with tiny.start("sh", "-c", "echo started; exec sleep 600") as process:
         try:
-            deadline = time.monotonic() + DEADLINE_S
-            while not tiny.place.containers():
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(DEADLINE_S) != 0
+            assert process.stdout
+            assert process.stdout.readline() == "started\n"
+            assert len(tiny.place.containers()) == 1
+            stop(process.pid)
+            assert process.wait(DEADLINE_S) == code
         finally:
             process.kill()
     assert tiny.place.containers() == []
@@ -198,10 +183,30 @@ def test_layers_last_until_what_they_are_made_of_changes(tiny: Project) -> None:
     assert [changed[step] for step in steps if step.startswith("RUN")] == [False, False]
 
 
+def test_the_image_gets_what_git_has_and_nothing_that_it_ignores(locked: Project, tmp_path: Path) -> None:
+    root = copy_of_the_project(tmp_path / "project")
+    ignored = [line.replace("*", "some") for line in (root / ".gitignore").read_text().split()]
+    assert {".venv/", ".hypothesis/"} <= set(ignored)
+    for place in ("", "e2e/"):
+        for name in ignored:
+            file = root / place / (f"{name}file" if name.endswith("/") else name)
+            file.parent.mkdir(exist_ok=True)
+            file.touch()
+    (tmp_path / "Dockerfile").write_text("ARG NIX_IMAGE\nFROM $NIX_IMAGE\nCOPY . /all\nRUN cd /all && find . -type f\n")
+    built = run(
+        ["docker", "buildx", "build", "--load", "--iidfile", tmp_path / "id", "--file", tmp_path / "Dockerfile",
+         "--build-arg", "NIX_IMAGE", root],
+        env=locked.environ, cwd=root,
+    )  # fmt: skip
+    tracked = run(["git", "ls-files"], env=locked.environ, cwd=root).stdout.split()
+    assert len(tracked) > 100
+    assert set(re.findall(r"^\./(.+)$", built.stderr + built.stdout, re.MULTILINE)) == set(tracked)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "word"),
     [
-        pytest.param("COPY nix nix\n", "", "container.conf|experimental|nix", id="no COPY of nix"),
+        pytest.param("COPY nix nix\n", "", "experimental", id="no COPY of nix"),
         pytest.param(" pdm.lock ./", " ./", "[Ll]ock ?file", id="no lock"),
         pytest.param("NIX_USER_CONF_FILES", "NIX_CONF_FILES", "experimental", id="flakes not enabled"),
         pytest.param("pdm run prepare", "pdm run prepair", "prepair", id="wrong script in the build"),

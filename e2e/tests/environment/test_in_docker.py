@@ -30,6 +30,7 @@ case "$1 $2" in
     exit {build}
     ;;
 "run --rm") {run} ;;
+"rm --force") {rm} ;;
 esac
 """
 
@@ -42,8 +43,10 @@ class Docker:
         self.bin.mkdir()
         self.does()
 
-    def does(self, *, info: str = ":", buildx: str = ":", build: int = 0, run: str = ":") -> None:
-        text = FAKE.format(here=self.folder, info=info, buildx=buildx, build=build, run=run)
+    def does(
+        self, *, info: str = "echo 1", buildx: str = "echo 1", build: int = 0, run: str = ":", rm: str = ":"
+    ) -> None:
+        text = FAKE.format(here=self.folder, info=info, buildx=buildx, build=build, run=run, rm=rm)
         (self.bin / "docker").write_text(text)
         (self.bin / "docker").chmod(0o755)
 
@@ -123,6 +126,7 @@ def test_a_build_that_fails_runs_nothing(docker: Docker) -> None:
     ("wrong", "words"),
     [
         ({"info": "echo no engine >&2; exit 1"}, ["no engine", "start it"]),
+        ({"info": ":"}, ["start it"]),  # as an old client says that there is none
         ({"buildx": "echo not a command >&2; exit 1"}, ["not a command", "docker-buildx-plugin"]),
     ],
 )
@@ -131,6 +135,7 @@ def test_what_docker_lacks_is_told(docker: Docker, wrong: dict[str, Any], words:
     ended = docker.call("run")
     assert (ended.returncode, ended.stdout) == (64, "")
     assert [word for word in words if word not in ended.stderr] == []
+    assert "docker was not found" not in ended.stderr
     assert docker.calls("buildx build") == docker.calls("run") == []
 
 
@@ -166,6 +171,25 @@ def test_a_signal_reaches_docker_which_decides(docker: Docker, number: signal.Si
             process.kill()
     assert (here / "got").exists() == reaches
     assert docker.calls("rm") != []
+
+
+def test_who_hurries_does_not_hinder_the_removal(docker: Docker) -> None:
+    """Stopped, and stopped again while the container is being removed: it is removed all the same."""
+    here = docker.folder
+    docker.does(run="exit 143", rm=f"touch {here}/removing; until [ -e {here}/go ]; do sleep 0.02; done; "
+                                   f"touch {here}/removed")  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, "-I", SCRIPT, "run"], env=docker.environ(), start_new_session=True
+    ) as process:
+        try:
+            until(here / "removing")
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                os.killpg(process.pid, number)  # as a terminal does it
+            (here / "go").touch()
+            assert process.wait(DEADLINE_S) == 143
+        finally:
+            process.kill()
+    assert (here / "removed").exists()
 
 
 def until(path: Path) -> None:

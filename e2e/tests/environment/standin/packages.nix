@@ -62,7 +62,7 @@ let
     util-linux = of-host "mount"; # pkgs/by-name/ut/util-linux/package.nix
     uv = of-host "uv"; # pkgs/by-name/uv/uv/package.nix
     zeromq = linked "zeromq" [ ] { }; # pkgs/by-name/ze/zeromq/package.nix
-    zlib = linked "zlib" [ ] { lib = host.libraries; }; # pkgs/by-name/zl/zlib/package.nix
+    zlib = linked "zlib" [ ] { lib = host.libraries; }; # pkgs/development/libraries/zlib/default.nix
     # pkgs/development/interpreters/python/cpython/default.nix, …/python/with-packages.nix
     python313 = of-host "python3.13" // {
       withPackages = choose: builtins.seq (builtins.length (choose strict.pythonPackages)) (of-host "python3.13");
