@@ -63,7 +63,8 @@ def _command(argv: tuple[str, ...]) -> list[str]:
     return [sys.executable, "-m", "loadproof", *argv]
 
 
-ORDINARY = {name: value for name, value in os.environ.items() if name not in {"LOADPROOF_REQUIRE", "LOADPROOF_INFERENCE_PERF"}}  # that is ours
+OF_THE_SESSION = {"LOADPROOF_REQUIRE", "LOADPROOF_INFERENCE_PERF"}
+ORDINARY = {name: value for name, value in os.environ.items() if name not in OF_THE_SESSION}
 
 
 def tell(*argv: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -7,22 +7,29 @@ lists only what needs no network is tried here, the rest in test_assembling.
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.environment.wheel_lists import LOCKS, MACHINES, Wheel, Wheels, pdm_lock, problems_of, wheels_in
+from tests.environment.wheel_lists import (
+    LOCKS,
+    MACHINES,
+    SCRIPT,
+    Wheel,
+    Wheels,
+    maker,
+    pdm_lock,
+    problems_of,
+    wheels_in,
+)
 from tests.environment.workshop import ROOT, own_environ, run
 
-SCRIPT = ROOT / "nix" / "make_wheel_lists.py"
 SHA256_OF_ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
 
 
@@ -127,36 +134,23 @@ def test_the_hash_of_another_file_of_the_package_is_found() -> None:
     assert "is not the file of that hash" in problem
 
 
-@pytest.fixture(scope="module")
-def maker() -> Iterator[ModuleType]:
-    """Return make_wheel_lists.py as a module; it is a script in no package."""
-    spec = importlib.util.spec_from_file_location("make_wheel_lists", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there for the names in annotations
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
 @pytest.mark.parametrize("file", LOCKS)
-def test_the_files_are_as_the_script_writes_them(file: str, maker: ModuleType) -> None:
+def test_the_files_are_as_the_script_writes_them(file: str) -> None:
     text = (ROOT / "nix" / file).read_text()
-    assert maker.text_of(json.loads(text)) == text
+    assert maker().text_of(json.loads(text)) == text
 
 
-def test_a_wheel_with_a_build_number_is_refused(tmp_path: Path, maker: ModuleType) -> None:
+def test_a_wheel_with_a_build_number_is_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "left_pad-1.0-2-py3-none-any.whl"
     wheel.touch()
     with pytest.raises(SystemExit, match=f"^{wheel.name}: has a build number"):
-        maker.entry(wheel)
+        maker().entry(wheel)
 
 
-def test_a_wheels_arguments_name_it(tmp_path: Path, maker: ModuleType) -> None:
+def test_a_wheels_arguments_name_it(tmp_path: Path) -> None:
     wheel = tmp_path / "left_pad-1.0-cp39-abi3-manylinux1_x86_64.manylinux_2_5_x86_64.whl"
     wheel.write_bytes(b"abc")
-    assert list(maker.entry(wheel).items()) == [
+    assert list(maker().entry(wheel).items()) == [
         ("pname", "left_pad"), ("version", "1.0"), ("dist", "cp39"), ("python", "cp39"), ("abi", "abi3"),
         ("platform", "manylinux1_x86_64.manylinux_2_5_x86_64"),
         ("hash", "sha256-" + base64.b64encode(bytes.fromhex(SHA256_OF_ABC)).decode()),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,13 +21,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from loadproof.requirements import SIMULATOR
 from tests.environment.checkers import checker
 from tests.environment.conftest import Shell
 from tests.environment.nix_standin import standin
 from tests.environment.test_workflows import ACTIONS
 from tests.environment.workshop import ROOT, needs, own_environ, run
 
-SIMULATOR = """#!{python} -IS
+FAKE_SIMULATOR = """#!{python} -IS
 import sys
 sys.path.insert(0, "{folder}")
 from fake_simulator import main
@@ -87,7 +89,8 @@ class Job:
         return "\n".join(rest)
 
     def says(self) -> str:
-        return self.ended.stdout[-6000:] + self.ended.stderr[-2000:]
+        told = [line for line in self.ended.stdout.splitlines() if "unable to get git re" not in line]
+        return "\n".join([*told[-100:], self.ended.stderr[-2000:]])
 
 
 class Runner:
@@ -103,7 +106,9 @@ class Runner:
         self._count += 1
         made = self.folder / f"run-{self._count}"
         (made / "artifacts").mkdir(parents=True)
-        whole_path = os.pathsep.join([*map(str, path), own_environ()["PATH"]])
+        # A runner has no simulator of its own.
+        rest = [part for part in own_environ()["PATH"].split(os.pathsep) if not Path(part, SIMULATOR).exists()]
+        whole_path = os.pathsep.join([*map(str, path), *rest])
         env = own_environ(PATH=whole_path, XDG_CACHE_HOME=str(made / "cache"))
         argv: list[str | Path] = [checker("act"), event, "--workflows", f".github/workflows/{workflow}", *ACT]
         for name, value in {"PATH": whole_path, **environ}.items():
@@ -149,8 +154,10 @@ def nix(folder: Path, synced: Shell, own_standin: Path) -> Path:
 
 def fake_simulator(folder: Path) -> Path:
     """Return a simulator as far as its runner can see."""
-    made = folder / "llm-d-inference-sim"
-    made.write_text(SIMULATOR.format(python=f"{sys.base_prefix}/bin/python3.13", folder=ROOT / "e2e/tests/simulators"))
+    made = folder / SIMULATOR
+    made.write_text(
+        FAKE_SIMULATOR.format(python=f"{sys.base_prefix}/bin/python3.13", folder=ROOT / "e2e/tests/simulators")
+    )
     made.chmod(0o755)
     return made
 
@@ -177,11 +184,41 @@ def test_the_job_runs_the_suite_and_uploads_its_output(ours: Runner, synced: She
 def test_a_simulator_that_is_missing_fails_the_job_and_the_output_is_kept(
     ours: Runner, synced: Shell, tmp_path: Path
 ) -> None:
-    chosen = "-k 'test_real_simulator and test_killed'"
-    job = ours.run("e2e.yml", "push", [nix(tmp_path, synced, standin(tmp_path / "nixpkgs"))], PYTEST_ADDOPTS=chosen)
+    shell = ours.sources / "here" / "nix" / "shell.nix"
+    text = shell.read_text()
+    shell.write_text(text.replace(f"    {SIMULATOR}\n", ""))
+    path = [nix(tmp_path, synced, standin(tmp_path / "nixpkgs"))]
+    job = ours.run("e2e.yml", "push", path, PYTEST_ADDOPTS=f"{SIMULATED} -k test_killed")
+    shell.write_text(text)
     assert job.ended.returncode != 0
     uploaded = job.artifacts / "e2e-ubuntu-24.04" / "results"
     text = (uploaded / "test_e2e.out").read_text()
-    assert "1 error" in text or "1 failed" in text
+    assert "llm-d-inference-sim is required and not installed" in text
+    assert re.search(r"^=+ .*1 (error|failed)", text, re.MULTILINE)
     assert (uploaded / "junit.xml").exists()
     assert (uploaded / "runs.tar.gz").exists()
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """Return the runner with a repository of our workflows alone; what `nix` does is written for each test."""
+    made = Runner(tmp_path_factory.mktemp("told"))
+    shutil.copytree(ROOT / ".github", made.sources / "here" / ".github")
+    subprocess.run(["git", "init", "--quiet"], cwd=made.sources / "here", check=True)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("workflow", "code", "passes"),
+    [("parity.yml", 0, True), ("parity.yml", 5, True), ("parity.yml", 1, False), ("e2e.yml", 5, False)],
+)
+def test_only_parity_may_select_nothing(told: Runner, tmp_path: Path, workflow: str, code: int, passes: bool) -> None:
+    (tmp_path / "nix").write_text(f'#!/bin/sh\n[ "$1" = develop ] || exit 0\necho "the suite: $*"; exit {code}\n')
+    (tmp_path / "nix").chmod(0o755)
+    job = told.run(workflow, "schedule" if workflow == "parity.yml" else "pull_request", [tmp_path])
+    assert (job.ended.returncode == 0) == passes, job.says()
+    assert ("no test carries the marker peers" in job.ended.stdout) == (code == 5 and passes)
+    [uploaded] = job.artifacts.glob("*/results")
+    assert ("-m peers" in (uploaded / "test_e2e.out").read_text()) == (workflow == "parity.yml")
+    with tarfile.open(uploaded / "runs.tar.gz") as runs:
+        assert runs.getnames() == []

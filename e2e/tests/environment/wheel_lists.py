@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import base64
 import functools
+import importlib.util
 import json
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import NamedTuple
 
 from packaging.markers import Marker
@@ -22,6 +25,7 @@ from packaging.version import Version
 
 from tests.environment.workshop import ROOT
 
+SCRIPT = ROOT / "nix" / "make_wheel_lists.py"
 MACHINES = {"x86_64-linux": "x86_64", "aarch64-linux": "aarch64"}
 GLIBC_MINOR = 40  # of nixos-25.11
 ARGUMENTS = ["pname", "version", "dist", "python", "abi", "platform", "hash"]  # of nixpkgs' fetchPypi
@@ -80,6 +84,18 @@ LOCKS: dict[str, Callable[[], dict[str, Locked]]] = {
 
 def wheels_in(file: str) -> Wheels:
     return dict(json.loads((ROOT / "nix" / file).read_text()))
+
+
+@functools.cache
+def maker() -> ModuleType:
+    """Return make_wheel_lists.py, a script in no package, as a module."""
+    spec = importlib.util.spec_from_file_location(SCRIPT.stem, SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for the names in annotations
+    spec.loader.exec_module(module)
+    return module
 
 
 def problems_of(wheels: Wheels, lock: dict[str, Locked]) -> list[str]:
