@@ -3,7 +3,8 @@
 The first step of the pdm scripts: `python e2e/sync.py`. It compares the digests of both files and the project's
 folder with a stamp in the environment: equal is the usual case, and ends at once without pdm and without a
 network. Otherwise it runs `pdm sync` (`--no-self` where the project itself is installed as it must be, because
-building that wants the build backend, so a network, each time) and writes the stamp when that succeeded.
+building that wants the build backend, so a network, each time), then the program that LOADPROOF_FIT_ENVIRONMENT
+names, if any (the flake's shell has one), and writes the stamp when that succeeded.
 Left out: packages that somebody installed or removed by hand since. Only the standard library is there yet, and
 the file must still be readable by the older Pythons that it turns away.
 """
@@ -22,9 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("pdm.lock", "pyproject.toml")
 STAMP = Path(sys.prefix) / "loadproof-synced.json"
-FITTING = (
-    "LOADPROOF_FIT_ENVIRONMENT"  # a program that is run on each environment that was made; the flake's shell has one
-)
+FITTING = "LOADPROOF_FIT_ENVIRONMENT"
 PARENT = Path(f"/proc/{os.getppid()}/cmdline")
 PDM_PROGRAMS = ("pdm", ".pdm-wrapped")  # the second: how Nix names the script behind its wrapper
 USAGE = 64

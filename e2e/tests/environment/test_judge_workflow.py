@@ -1,6 +1,6 @@
 """Can another repository judge its load generator by judge.yml, and does the job fail when the load is wrong?
 
-A small repository whose load generator is a script of its own, run by act as in test_workflow_job; loadproof gets a
+A small repository whose load generator is a script of its own, run by act (github_runner.py); loadproof gets a
 real environment, from pdm.lock. Also the script behind the workflow alone, for what is asked wrongly and for a tool's
 own build. Not seen: where GitHub says that a workflow comes from, which act does not know.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.environment.github_runner import Runner
 from tests.environment.nix_standin import program
-from tests.environment.test_workflow_job import Runner
 from tests.environment.workshop import ROOT, copy_of_the_project, needs, own_environ
 
 SCRIPT = ROOT / ".github" / "judge.py"

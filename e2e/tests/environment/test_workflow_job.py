@@ -1,32 +1,27 @@
 """Does the job of e2e.yml, run whole on this machine, do what it says, and keep the output when a test fails?
 
-By act, with each action replaced by a folder that does the little that matters here; the `nix` of the job is the real
-one on the stand-in for nixpkgs, with a simulator that is a stand-in, too. Also judge.yml, for a repository with a
-command of its own. Not seen: GitHub's runners, its caches, and the real actions.
+By act (github_runner.py); the `nix` of the job is the real one on the stand-in for nixpkgs, with a simulator that is a
+stand-in, too. Where only the workflow's own steps are asked, e2e.yml's or parity.yml's, a few lines stand for `nix`.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tarfile
-from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from loadproof.requirements import SIMULATOR
-from tests.environment.checkers import checker
 from tests.environment.conftest import Shell
+from tests.environment.github_runner import Runner
 from tests.environment.nix_standin import standin
-from tests.environment.test_workflows import ACTIONS
-from tests.environment.workshop import ROOT, needs, own_environ, run
+from tests.environment.workshop import ROOT, needs
 
 FAKE_SIMULATOR = """#!{python} -IS
 import sys
@@ -41,90 +36,6 @@ NIX = """#!/bin/sh
 shift
 exec {nix} develop --offline --no-write-lock-file --override-input nixpkgs path:{standin} "$@"
 """
-ACT = [
-    "--platform", "ubuntu-24.04=-self-hosted", "--matrix", "runner:ubuntu-24.04", "--no-skip-checkout",
-    "--action-offline-mode", "--container-daemon-socket", "-", "--no-cache-server",
-]  # fmt: skip
-# What stands for an action: a composite one whose step is this text of bash.
-DO = {
-    "actions/cache": "true",
-    "actions/checkout": 'mkdir -p "$CHECKED_OUT_PATH"; cp -a "{sources}/${{CHECKED_OUT:-here}}/." "$CHECKED_OUT_PATH"',
-    "actions/upload-artifact": (
-        'mkdir -p "{artifacts}/$ARTIFACT"; while read -r path; do [ -z "$path" ] || cp -r "$path" '
-        '"{artifacts}/$ARTIFACT/"; done <<< "$ARTIFACT_PATH"'
-    ),
-    "cachix/install-nix-action": "nix --version",
-    "nix-community/cache-nix-action": "true",
-}
-ACTION = """name: a stand-in
-inputs: {{path: {{default: .}}, repository: {{default: ""}}, name: {{default: ""}}}}
-runs:
-  using: composite
-  steps:
-    - shell: bash
-      env:
-        CHECKED_OUT: ${{{{ inputs.repository }}}}
-        CHECKED_OUT_PATH: ${{{{ inputs.path }}}}
-        ARTIFACT: ${{{{ inputs.name }}}}
-        ARTIFACT_PATH: ${{{{ inputs.path }}}}
-      run: |
-        {run}
-"""
-
-
-@dataclass
-class Job:
-    """How the job ended, what it printed, and the folder of what it uploaded."""
-
-    ended: subprocess.CompletedProcess[str]
-    artifacts: Path
-
-    def printed(self, step: str) -> str:
-        """Return what a step printed; act empties the step summary itself after each step."""
-        lines = self.ended.stdout.splitlines()
-        [first] = [at for at, line in enumerate(lines) if line.endswith(f"Run Main {step}")]
-        rest = itertools.takewhile(
-            lambda line: "Success - Main" not in line and "Failure - Main" not in line, lines[first:]
-        )
-        return "\n".join(rest)
-
-    def says(self) -> str:
-        told = [line for line in self.ended.stdout.splitlines() if "unable to get git re" not in line]
-        return "\n".join([*told[-100:], self.ended.stderr[-2000:]])
-
-
-class Runner:
-    """This machine as a runner; `sources` has what is checked out: `here`, and other repositories by their names."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.sources = folder, folder / "sources"
-        self.sources.mkdir()
-        self._count = 0
-
-    def run(self, workflow: str, event: str, path: list[Path], **environ: str) -> Job:
-        """Run a workflow of the repository `here`; `path` comes first on PATH."""
-        self._count += 1
-        made = self.folder / f"run-{self._count}"
-        (made / "artifacts").mkdir(parents=True)
-        # A runner has no simulator of its own.
-        rest = [part for part in own_environ()["PATH"].split(os.pathsep) if not Path(part, SIMULATOR).exists()]
-        whole_path = os.pathsep.join([*map(str, path), *rest])
-        env = own_environ(PATH=whole_path, XDG_CACHE_HOME=str(made / "cache"))
-        argv: list[str | Path] = [checker("act"), event, "--workflows", f".github/workflows/{workflow}", *ACT]
-        for name, value in {"PATH": whole_path, **environ}.items():
-            argv += ["--env", f"{name}={value}"]
-        argv += self._actions(made / "artifacts")
-        return Job(run(argv, env=env, cwd=self.sources / "here", deadline_s=400), made / "artifacts")
-
-    def _actions(self, artifacts: Path) -> list[str]:
-        words = []
-        for name, pin in ACTIONS.items():
-            place = self.folder / "actions" / name
-            place.mkdir(parents=True, exist_ok=True)
-            text = ACTION.format(run=DO[name].format(sources=self.sources, artifacts=artifacts))
-            (place / "action.yml").write_text(text)
-            words += ["--local-repository", f"{name}@{pin.partition(' ')[0]}={place}"]
-        return words
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +110,20 @@ def test_a_simulator_that_is_missing_fails_the_job_and_the_output_is_kept(
     assert (uploaded / "runs.tar.gz").exists()
 
 
+SUITE = """#!/bin/sh
+# What a run of the suite would leave, where something was selected.
+[ "$1" = develop ] || exit 0
+echo "the suite: $*"
+[ {code} = 5 ] && exit 5
+for word; do
+  case $word in --basetemp=*) mkdir -p "${{word#*=}}/a-run" && touch "${{word#*=}}/a-run/run.json" ;; esac
+done
+mkdir "$LOADPROOF_SUMMARY"
+echo "| a table |" > "$LOADPROOF_SUMMARY/summary.md"
+exit {code}
+"""
+
+
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """Return the runner with a repository of our workflows alone; what `nix` does is written for each test."""
@@ -210,15 +135,25 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Runner:
 
 @pytest.mark.parametrize(
     ("workflow", "code", "passes"),
-    [("parity.yml", 0, True), ("parity.yml", 5, True), ("parity.yml", 1, False), ("e2e.yml", 5, False)],
+    [
+        ("parity.yml", 0, True),
+        ("parity.yml", 5, True),
+        ("parity.yml", 1, False),
+        ("e2e.yml", 0, True),
+        ("e2e.yml", 5, False),
+        ("e2e.yml", 1, False),
+    ],
 )
-def test_only_parity_may_select_nothing(told: Runner, tmp_path: Path, workflow: str, code: int, passes: bool) -> None:
-    (tmp_path / "nix").write_text(f'#!/bin/sh\n[ "$1" = develop ] || exit 0\necho "the suite: $*"; exit {code}\n')
+def test_what_the_suite_left_is_kept_however_it_ended_and_only_parity_may_select_nothing(
+    told: Runner, tmp_path: Path, workflow: str, code: int, passes: bool
+) -> None:
+    (tmp_path / "nix").write_text(SUITE.format(code=code))
     (tmp_path / "nix").chmod(0o755)
     job = told.run(workflow, "schedule" if workflow == "parity.yml" else "pull_request", [tmp_path])
     assert (job.ended.returncode == 0) == passes, job.says()
     assert ("no test carries the marker peers" in job.ended.stdout) == (code == 5 and passes)
     [uploaded] = job.artifacts.glob("*/results")
     assert ("-m peers" in (uploaded / "test_e2e.out").read_text()) == (workflow == "parity.yml")
+    assert ("| a table |" in job.printed("Show the summary")) == (code != 5)
     with tarfile.open(uploaded / "runs.tar.gz") as runs:
-        assert runs.getnames() == []
+        assert {Path(name).name for name in runs.getnames()} == (set() if code == 5 else {"a-run", "run.json"})
