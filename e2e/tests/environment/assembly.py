@@ -23,7 +23,6 @@ from tests.environment.wheel_lists import Wheel, wheels_in
 from tests.environment.workshop import ROOT, own_environ, run
 
 SCRIPT = ROOT / "nix" / "assemble.sh"
-LIST = "inference-perf-wheels.json"
 OFFLINE = re.compile(r"connection broken|Failed to fetch|Could not connect|error sending request|dns error")
 
 
@@ -87,6 +86,7 @@ def downloaded(wheels: list[Wheel], store: Path, **environ: str) -> list[Path]:
     return [stored(folder / ("-".join(wheel[part] for part in named) + ".whl"), store) for wheel in wheels]
 
 
-def wheels_for_this_machine() -> list[Wheel]:
-    wheels = wheels_in(LIST)
-    return wheels["any"] + wheels[f"{platform.machine()}-linux"]
+def wheels_for_this_machine(*lists: str) -> list[Wheel]:
+    """Return what Nix would fetch for these lists."""
+    read = [wheels_in(file) for file in lists]
+    return [wheel for wheels in read for wheel in wheels["any"] + wheels[f"{platform.machine()}-linux"]]

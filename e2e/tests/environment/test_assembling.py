@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 from tests.environment.assembly import (
-    LIST,
     assemble,
     downloaded,
     installed,
@@ -31,6 +30,7 @@ from tests.environment.assembly import (
 )
 from tests.environment.wheel_lists import Wheel, maker, wheels_in
 
+LIST = "inference-perf-wheels.json"
 SMALL = {"charset_normalizer", "six", "tqdm"}  # a shared object, scripts, and not one dependency
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 13), reason="the flake's wheels are for Python 3.13")
@@ -157,7 +157,7 @@ def foreign(store: Path, machine: str) -> Path:
 
 
 def small_wheels() -> list[Wheel]:
-    return [wheel for wheel in wheels_for_this_machine() if wheel["pname"] in SMALL]
+    return [wheel for wheel in wheels_for_this_machine(LIST) if wheel["pname"] in SMALL]
 
 
 def test_real_wheels_of_the_list_make_an_environment(store: Path, tmp_path: Path) -> None:
@@ -203,9 +203,18 @@ def test_the_script_that_makes_the_lists_chooses_these_wheels(store: Path, monke
 
 
 @pytest.mark.soak
-def test_the_list_makes_a_working_inference_perf(store: Path, tmp_path: Path) -> None:
-    """The environment of nix/inference-perf.nix, by the list alone; it takes about a minute."""
-    wheels = wheels_for_this_machine()
+@pytest.mark.parametrize(
+    ("lists", "program", "knows"),
+    [
+        ([LIST], "inference-perf", "--config_file"),
+        (["loadproof-wheels.json", "loadproof-test-wheels.json"], "pytest", "--hypothesis-seed"),
+    ],
+)
+def test_the_lists_make_whole_environments_that_work(
+    store: Path, tmp_path: Path, lists: list[str], program: str, knows: str
+) -> None:
+    """The environments of nix/inference-perf.nix and nix/unit-tests.nix; each takes about a minute."""
+    wheels = wheels_for_this_machine(*lists)
     out = made(tmp_path / "out", *downloaded(wheels, store))
     assert installed(out) == sorted((wheel["pname"], wheel["version"]) for wheel in wheels)
-    assert "--config_file" in says(out / "bin" / "inference-perf", "--help")
+    assert knows in says(out / "bin" / program, "--help")
