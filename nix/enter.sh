@@ -4,7 +4,8 @@
 
 # Nix exports these for builds. Here they would put the packages that pdm is made of before our own, and give every
 # tool under test a hash seed that it has nowhere else.
-unset PYTHONPATH PYTHONHOME PYTHONHASHSEED PYTHONNOUSERSITE DETERMINISTIC_BUILD SOURCE_DATE_EPOCH
+unset PYTHONPATH PYTHONHOME PYTHONHASHSEED PYTHONNOUSERSITE DETERMINISTIC_BUILD SOURCE_DATE_EPOCH \
+  _PYTHON_HOST_PLATFORM _PYTHON_SYSCONFIGDATA_NAME
 
 loadproof_enter() {
   local python project environment

@@ -1,6 +1,7 @@
 # `nix flake check`: the unit tests, in an environment of the wheels that pdm.lock names for tests.
 {
   git,
+  loadproof-wheel,
   stdenvNoCC,
   wheel-environment,
 }:
@@ -12,6 +13,8 @@ let
       ./loadproof-wheels.json
       ./loadproof-test-wheels.json
     ];
+    # The plugin's entry point, and what a test starts as a process of its own.
+    extra = [ "${loadproof-wheel}/loadproof-${loadproof-wheel.version}-py3-none-any.whl" ];
   };
 in
 stdenvNoCC.mkDerivation {

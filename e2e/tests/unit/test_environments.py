@@ -93,7 +93,8 @@ def fake_uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
     fake = FakeUv(tmp_path / "bin")
     monkeypatch.setenv("PATH", f"{fake.folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("LOADPROOF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv(OWN, raising=False)
+    for name in (OWN, "LOADPROOF_FIT_ENVIRONMENT"):  # as the flake's shell sets them
+        monkeypatch.delenv(name, raising=False)
     return fake
 
 

@@ -254,7 +254,7 @@ async def test_what_daemons_use_is_counted_too(start: Start) -> None:
 
 
 async def test_the_wardens_own_use_is_not_counted(start: Start) -> None:
-    async with start("import os\nos.execv('/bin/sleep', ['sleep', '1000'])") as process:
+    async with start("import os\nos.execvp('sleep', ['sleep', '1000'])") as process:
         async with asyncio.timeout(DEADLINE_S):
             while psutil.Process(process.pid).name() != "sleep":  # noqa: ASYNC110 -- no event comes from an exec
                 await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shutil
 import signal
 import sys
 import time
@@ -237,7 +238,7 @@ async def test_the_command_gets_what_it_was_given_and_no_more(tmp_path: Path) ->
     reading, kept = os.pipe()
     try:
         env = {"A": "", "B": "x=y\n", "ODD": "\udcff"}
-        async with running(["/usr/bin/env", "-0"], log_dir=tmp_path, name="env", env=env) as process:
+        async with running([str(shutil.which("env")), "-0"], log_dir=tmp_path, name="env", env=env) as process:
             await process.wait(DEADLINE_S)
         assert process.stdout.read_bytes() == b"A=\0B=x=y\n\0ODD=\xff\0"
         script = [sys.executable, "-I", "-S", "-c", LOOK, "", "two\nlines", "\udcff"]
