@@ -54,7 +54,7 @@ def ours(runner: Runner, synced: Shell) -> Runner:
 
 def nix(folder: Path, synced: Shell, own_standin: Path) -> Path:
     """Return a folder with a `nix` that works in the store of the shell, with this stand-in for nixpkgs."""
-    names = [name for name in synced.environ if name.startswith("NIX_")] + ["PDM_CACHE_DIR"]
+    names = [name for name in synced.environ if name.startswith("NIX_")] + ["PDM_CACHE_DIR", "TMPDIR"]
     exports = "\n".join(f"export {name}={shlex.quote(synced.environ[name])}" for name in names)
     [environment] = synced.venvs.glob("nix-*")
     exports += f"\nexport LOADPROOF_VENV={environment}"
