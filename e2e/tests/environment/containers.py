@@ -111,9 +111,16 @@ class Project:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command in a container, in a session of its own, as in a terminal."""
         argv = ["pdm", "run", "docker:e2e-test:run", "--", *words]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL,
-                 "start_new_session": True}  # fmt: skip
-        return subprocess.Popen(argv, env=self.environ, cwd=self.root, text=True, **quiet)  # type: ignore[call-overload, no-any-return] # mypy cannot see through **
+        return subprocess.Popen(
+            argv,
+            env=self.environ,
+            cwd=self.root,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def edit(self, name: str, old: str, new: str) -> None:
         text = (self.root / name).read_text()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.environment.nix_standin import libraries
-from tests.environment.workshop import ROOT, needs, own_environ, run
+from tests.environment.workshop import ROOT, needs, not_here, own_environ, run
 
 SCRIPT = ROOT / "nix" / "fit_environment.py"
 NAMES = ("libstdc++.so.6", "libz.so.1")
@@ -46,7 +46,7 @@ def hidden(python: Path, code: str, hide: list[Path]) -> subprocess.CompletedPro
 def test_shared_objects_of_wheels_load_without_the_machines_libraries(environment: Path, tmp_path: Path) -> None:
     needs("unshare")
     if os.geteuid() != 0:
-        pytest.skip("hiding a library wants root")
+        not_here("hiding a library wants root")
     theirs = libraries(tmp_path) / "lib"
     given = [shutil.copy(theirs / name, tmp_path / name) for name in NAMES]
     hide = [(theirs / name).resolve() for name in NAMES]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from loadproof import __version__
 from loadproof.simulators.problems import HOW_TO_GET
 from loadproof.tools.lockfile import PACKAGES, read_lock
 from tests.environment.nix_standin import TREE, standin
@@ -116,9 +117,7 @@ def test_versions_are_those_of_the_locks_and_the_docs(flake: Flake) -> None:
         told = flake.nix("eval", "--raw", f".#{name}.version")
         assert told.returncode == 0, told.stderr
         versions[name] = told.stdout
-    import loadproof  # noqa: PLC0415 -- the package itself, beside its modules
-
-    assert versions["loadproof"] == loadproof.__version__
+    assert versions["loadproof"] == __version__
     assert versions["inference-perf"] == read_lock("inference-perf").version
     assert f"llm-d-inference-sim v{versions['llm-d-inference-sim']} " in HOW_TO_GET
     said = re.compile(r"(inference-perf|llm-d-inference-sim|libtokenizers) v?(\d+\.\d+\.\d+)")
