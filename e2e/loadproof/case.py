@@ -85,7 +85,7 @@ class Case:
     def service_s(self) -> float:
         """The planned time from the begin of service to last token of one reply, in seconds."""
         asked, profile = self.expected.workload, self.expected.absorber
-        return profile.latency_s(profile.usual_tokens(asked.max_tokens, ignore_eos=asked.ignore_eos))
+        return profile.latency_s(profile.usual_tokens(asked.usual_max_tokens, ignore_eos=asked.ignore_eos))
 
     @property
     def latency_s(self) -> float:

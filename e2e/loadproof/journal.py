@@ -8,7 +8,8 @@ and sealing (sealing.py).
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -28,7 +29,7 @@ from loadproof.record import (
     SCHEMA_VERSION,
     Metadata,
 )
-from loadproof.sealing import NO_JOURNAL, table_of
+from loadproof.sealing import FEW_VALUES, NO_JOURNAL, table_of
 
 __all__ = [
     "CLIENT_CLOSED", "COMPLETE", "FILE_NAME", "METADATA_KEY", "REFUSED", "SCHEMA", "SCHEMA_VERSION", "Journal",
@@ -43,7 +44,10 @@ def host_identity() -> tuple[str, str]:
 
 
 class Journal(msgspec.Struct, frozen=True):
-    """A journal read back: the Arrow table (schema `SCHEMA`, by number of the request) and who wrote it."""
+    """A journal read back: the Arrow table (of `SCHEMA`, by number of the request) and who wrote it.
+
+    Where not all was asked for, it has only the asked columns.
+    """
 
     table: pa.Table
     metadata: Metadata
@@ -61,34 +65,67 @@ class Journal(msgspec.Struct, frozen=True):
         return column.flatten().fill_null(missing).to_numpy(zero_copy_only=False).astype(np.int64), offsets
 
 
-def read_journal(path: Path) -> Journal:
+def read_journal(path: Path, columns: Collection[str] | None = None) -> Journal:
     """Read a `journal.parquet` or the folder that holds one, or live streams that were not sealed; writes nothing.
+
+    With `columns` nothing but `req` is read beside them, and those of a sealed file that have few values come as Arrow
+    dictionaries.
 
     Raises UsageProblem if there is none, BrokenRun if it cannot be read or is of another schema.
     """
     file = path / FILE_NAME if path.is_dir() else path
+    wanted = [name for name in SCHEMA.names if columns is None or name in columns or name == "req"]
     try:
-        if file.is_file():
-            table = pq.ParquetFile(file).read()  # `read_table` would take a folder named a=b for a column
+        if file.is_file():  # `read_table` would take a folder named a=b for a column
+            with _system_memory():
+                sealed = pq.ParquetFile(file, read_dictionary=[] if columns is None else FEW_VALUES)
+                metadata = _checked(file, sealed.schema_arrow)
+                table = _read(sealed, wanted)
         elif path.is_dir() and (parts := read_parts(path)):
             table = table_of(parts)
+            metadata = _checked(file, table.schema)
+            table = table.select(wanted)
         else:
             raise UsageProblem(f"{file}: {NO_JOURNAL}")
-        stored: Mapping[bytes, bytes] = table.schema.metadata or {}
-        version = msgspec.json.decode(stored.get(METADATA_KEY, b"null"), type=_Version | None)
-    except (pa.ArrowException, OSError, msgspec.MsgspecError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise BrokenRun(f"{file}: is damaged, or is no journal: {error}") from error
-    if version is None:
+    return Journal(_by_number(table), metadata)
+
+
+@contextmanager
+def _system_memory() -> Iterator[None]:
+    """Let Arrow take memory from the system: of what is read once its own pool keeps half as much again."""
+    usual = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(usual)
+
+
+def _read(sealed: pq.ParquetFile, columns: list[str]) -> pa.Table:
+    """Return the columns, in pieces: all groups of rows at once would take twice the memory while they are decoded."""
+    groups = [sealed.read_row_groups([group], columns) for group in range(sealed.num_row_groups)]
+    return pa.concat_tables(groups) if groups else sealed.schema_arrow.empty_table().select(columns)
+
+
+def _checked(file: Path, schema: pa.Schema) -> Metadata:
+    """Return who wrote a journal of this schema. Raises BrokenRun for another one."""
+    stored: Mapping[bytes, bytes] = schema.metadata or {}
+    if METADATA_KEY not in stored:
         raise BrokenRun(f"{file}: is not a journal of loadproof; name the folder that holds one")
-    missing = [field.name for field in SCHEMA if field.name not in table.schema.names]
-    if missing or version.schema_version != SCHEMA_VERSION:
-        raise BrokenRun(f"{file}: schema version {version.schema_version}, missing columns {missing}; judge it with "
+    try:
+        version = msgspec.json.decode(stored[METADATA_KEY], type=_Version).schema_version
+    except msgspec.MsgspecError as error:
+        raise BrokenRun(f"{file}: is damaged, or is no journal: {error}") from error
+    missing = [name for name in SCHEMA.names if name not in schema.names]
+    if missing or version != SCHEMA_VERSION:
+        raise BrokenRun(f"{file}: schema version {version}, missing columns {missing}; judge it with "
                         f"the loadproof that wrote it (this one reads version {SCHEMA_VERSION})")  # fmt: skip
     try:
-        metadata = msgspec.json.decode(stored[METADATA_KEY], type=Metadata)
+        return msgspec.json.decode(stored[METADATA_KEY], type=Metadata)
     except msgspec.MsgspecError as error:
         raise BrokenRun(f"{file}: does not say who wrote it: {error}") from error
-    return Journal(_by_number(table), metadata)
 
 
 def _by_number(table: pa.Table) -> pa.Table:

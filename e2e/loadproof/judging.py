@@ -21,8 +21,7 @@ from loadproof.checks.every import ask_all, ask_without_journal
 from loadproof.checks.without_journal import counts_words
 from loadproof.errors import BrokenRun, LoadproofError, UsageProblem
 from loadproof.journal import FILE_NAME, read_journal
-from loadproof.load.measured import measure
-from loadproof.load.truth import truth
+from loadproof.load import measured, truth
 from loadproof.parts import stream_files
 from loadproof.process import tail
 from loadproof.reported import Reported, read_claims
@@ -34,6 +33,7 @@ from loadproof.verdict import Claim, Finding, Outcome, Verdict, verdict_of
 if TYPE_CHECKING:
     from loadproof.case import Case
     from loadproof.journal import Journal
+    from loadproof.load.measured import Load
     from loadproof.run_folder import RunRecord
 
 
@@ -76,19 +76,20 @@ def judge_run(path: Path) -> Judgement:
 def _judged_record(folder: RunFolder, record: RunRecord) -> tuple[str, tuple[Finding, ...], tuple[Claim, ...]]:
     """Return why the run is broken (empty if it is not), findings and claims."""
     case, ended = read_case(folder.case), record.tool_ended
-    journal = _sealed(folder.journal) if record.server == ABSORBER else None
     unread: tuple[Finding, ...] = ()
     try:
         reported = tool_named(record.tool).claims(folder.tool_out)
     except BrokenRun as error:  # what the tool says is of no use then; what it did is judged all the same
         reported, unread = None, (unreadable(str(error).replace(f"{folder.path}/", "")),)
-    if journal is None:
+    if record.server != ABSORBER:
         findings, claims = _judge_report(case, record, reported)
         return "", (*findings, *unread), claims
+    journal = _sealed(folder.journal, case, reported)
+    load = _measured(case, journal, ended.ended_ns if ended else None)
     broken = _not_whole(journal)
-    if ended is not None and not measure(journal).requests.n:
+    if ended is not None and not load.requests.n:
         broken = f"{record.tool} {ended.says()} and never sent a request to a generation path{_log_tail(folder)}"
-    findings, claims = _judge(case, record.tool, journal, reported, ended.ended_ns if ended else None)
+    findings, claims = _judge(case, record.tool, load, journal, reported)
     return broken, (*findings, *unread), claims
 
 
@@ -120,8 +121,8 @@ def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path |
         reported = read_claims(claims_path) if claims_path else None
     except BrokenRun as error:
         raise UsageProblem(str(error)) from error
-    journal = _sealed(journal_path)
-    findings, claims = _judge(case, tool, journal, reported, None)
+    journal = _sealed(journal_path, case, reported)
+    findings, claims = _judge(case, tool, _measured(case, journal, None), journal, reported)
     # Findings name their evidence from a run folder; here the journal itself was named.
     findings = tuple(replace(found, evidence=FILE_NAME if found.evidence else "") for found in findings)
     broken = _not_whole(journal)
@@ -129,12 +130,17 @@ def judge_journal(case: Case, tool: str, journal_path: Path, claims_path: Path |
     return Judgement(verdict_of(case.name, tool, counted, reason=broken, run=str(journal_path)), findings, claims)
 
 
-def _sealed(path: Path) -> Journal:
-    """Read a journal; live streams that a killed server left are sealed first, where the folder can be written."""
+def _sealed(path: Path, case: Case, reported: Reported | None) -> Journal:
+    """Read what of a journal is judged; a killed server's live streams are sealed first, where that can be done."""
     if path.is_dir() and stream_files(path):
         with suppress(OSError):
             seal(path)
-    return read_journal(path)
+    headers = ["headers"] if case.expected.workload.headers else []
+    return read_journal(path, {*measured.COLUMNS, *(truth.COLUMNS if reported else ()), *headers})
+
+
+def _measured(case: Case, journal: Journal, tool_ended_ns: int | None) -> Load:
+    return measured.measure(journal, tool_ended_ns=tool_ended_ns, headers=case.expected.workload.headers)
 
 
 def _not_whole(journal: Journal) -> str:
@@ -148,10 +154,10 @@ def _not_whole(journal: Journal) -> str:
 
 
 def _judge(
-    case: Case, tool: str, journal: Journal, reported: Reported | None, tool_ended_ns: int | None
+    case: Case, tool: str, load: Load, journal: Journal, reported: Reported | None
 ) -> tuple[tuple[Finding, ...], tuple[Claim, ...]]:
-    findings = ask_all(case, tool, measure(journal, tool_ended_ns=tool_ended_ns))
-    claims = beside(reported, truth(journal)) if reported else ()
+    findings = ask_all(case, tool, load)
+    claims = beside(reported, truth.truth(journal)) if reported else ()
     if case.expected.claims == "required":
         findings = (*findings, required_but_not_judged(claims))
     return findings, claims

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadproof.placed_chunks import Chunks, Placed, flat, numbers_of, rows_of
 from loadproof.raw_request import asked_columns
 from loadproof.record import HOW, REASONS, SCHEMA
 
@@ -29,21 +29,6 @@ type Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 # What a group of rows may hold; each is a part of one whole.
 GROUP_ROWS, GROUP_CHUNKS, GROUP_BYTES = 32_768, 2_000_000, 128 * 1024 * 1024
-_CHUNK_COLUMNS = {"planned_ns": "planned", "chunk_tokens": "tokens", "chunk_bytes": "bytes", "chunk_choice": "choice"}
-
-
-@dataclass
-class _Chunks:
-    """The chunks of known requests, sorted by request; those of row i are from starts[i] up to starts[i + 1]."""
-
-    columns: dict[str, Column]
-    starts: Ints
-
-    def written(self, name: str) -> Ints:
-        """Return the sum of a column over the chunks of each row that were written."""
-        sums = np.zeros(len(self.columns["actual"]) + 1, np.int64)
-        np.cumsum(np.where(self.columns["actual"] != 0, self.columns[name], 0), out=sums[1:])
-        return sums[self.starts[1:]] - sums[self.starts[:-1]]
 
 
 class Merged:
@@ -53,40 +38,43 @@ class Merged:
     """
 
     def __init__(self, part: Part, *, light: bool) -> None:
-        self._worker, self._light = part.worker, light
+        self._worker, self._light, self._part = part.worker, light, part
         self._raw = part.requests.table["raw"]
-        requests = _numbers(part.requests.table)
-        self._digests = np.frombuffer(_flat(part.requests.table["digest"]).buffers()[1] or b"", "V16")
+        requests = numbers_of(part.requests.table)
+        self._digests = np.frombuffer(flat(part.requests.table["digest"]).buffers()[1] or b"", "V16")
         self._order = _last_of_each(requests["req"])
         self._requests = {name: column[self._order] for name, column in requests.items()}
         self._digests = self._digests[self._order]
         req = self._requests["req"]
-        ends = _numbers(part.ends.table)
+        ends = numbers_of(part.ends.table)
         last = _last_of_each(ends["req"])
-        row, known = _rows_of(req, ends["req"][last])
+        row, known = rows_of(req, ends["req"][last])
         lost = ends["req"][last][~known]
         self._has_end = np.zeros(len(req), np.bool_)
         self._has_end[row[known]] = True
         self._ends = {name: _placed(column[last][known], row[known], len(req)) for name, column in ends.items()}
-        self._chunks, without = _chunks_of(part, req)
-        self.lost = len(np.union1d(lost, without))
+        self._chunks = Placed(part.chunks.table, req)
+        self.lost = len(np.union1d(lost, self._chunks.without))
         self._seen: Counter[bytes] = Counter()
 
     def groups(self) -> Iterator[pa.Table]:
         """Yield the rows as tables of `SCHEMA`, in order, at least one."""
-        sizes = _flat(pc.binary_length(self._raw)).to_numpy()[self._order]
-        filled = np.cumsum(1 / GROUP_ROWS + np.diff(self._chunks.starts) / GROUP_CHUNKS + sizes / GROUP_BYTES)
+        sizes = flat(pc.binary_length(self._raw)).to_numpy()[self._order]
+        filled = np.cumsum(1 / GROUP_ROWS + self._chunks.counts / GROUP_CHUNKS + sizes / GROUP_BYTES)
         stops = np.flatnonzero(np.diff(filled.astype(np.int64))) + 1
         bounds = [0, *stops.tolist(), len(self._order)]
         for start, stop in pairwise(bounds):
+            for stream in self._part.streams:
+                stream.forget()
             yield self._group(slice(start, stop))
 
     def _group(self, rows: slice) -> pa.Table:
+        chunks = self._chunks.of(rows)
         columns = (
             self._request_columns(rows)
             | asked_columns(self._raw_of(rows))
-            | self._end_columns(rows)
-            | self._chunk_columns(rows)
+            | self._end_columns(rows, chunks)
+            | chunks.columns()
         )
         if self._light and not self._digests[rows].tobytes().strip(b"\0"):  # known where replies are drawn by it
             columns |= self._identity(columns["body"], columns["received_ns"])
@@ -116,11 +104,11 @@ class Merged:
             "planned_first_ns": _known(of["planned_first"], 0),
         }
 
-    def _end_columns(self, rows: slice) -> dict[str, pa.Array]:
+    def _end_columns(self, rows: slice, chunks: Chunks) -> dict[str, pa.Array]:
         of = {name: column[rows] for name, column in self._ends.items()}
         missing = ~self._has_end[rows]
         open_still = missing | (of["how"] == 0)
-        tokens, size = (self._chunks.written(name)[rows] for name in ("tokens", "bytes"))
+        tokens, size = chunks.written("tokens"), chunks.written("bytes")
         return {
             "bare_prompt_tokens": pa.array(of["bare"], mask=missing | (of["bare"] < 0)),
             "usage_prompt_tokens": pa.array(of["usage"], mask=missing | (of["usage"] < 0)),
@@ -135,14 +123,6 @@ class Merged:
             "how_ended": pa.array(HOW, pa.string()).take(pa.array(of["how"])),
         }
 
-    def _chunk_columns(self, rows: slice) -> dict[str, pa.Array]:
-        starts = self._chunks.starts[rows.start : rows.stop + 1]
-        of = {name: column[starts[0] : starts[-1]] for name, column in self._chunks.columns.items()}
-        values = {name: pa.array(of[column]) for name, column in _CHUNK_COLUMNS.items()}
-        values["late_ns"] = pa.array(of["actual"] - of["planned"], mask=of["actual"] == 0)
-        offsets = pa.array((starts - starts[0]).astype(np.int32))
-        return {name: pa.ListArray.from_arrays(offsets, column) for name, column in values.items()}
-
     def _identity(self, bodies: pa.Array, received: pa.Array) -> dict[str, pa.Array]:
         """Return digest and occurrence of the bodies that were whole."""
         digests, occurrences = [], []
@@ -154,29 +134,6 @@ class Merged:
         return {"digest": pa.array(digests, pa.binary(16)), "occurrence": pa.array(occurrences, pa.uint32())}
 
 
-def _chunks_of(part: Part, req: Column) -> tuple[_Chunks, Column]:
-    """Return the chunks of the requests `req` (sorted), and the requests of the others."""
-    columns = _numbers(part.chunks.table)
-    owner = columns.pop("req")
-    row, known = _rows_of(req, owner)
-    without = np.unique(owner[~known])
-    if len(without):
-        row, columns = row[known], {name: column[known] for name, column in columns.items()}
-    if np.any(np.diff(row) < 0):
-        order = np.argsort(row, kind="stable")  # chunks of one request stay as they were written
-        row, columns = row[order], {name: column[order] for name, column in columns.items()}
-    return _Chunks(columns, np.searchsorted(row, np.arange(len(req) + 1)).astype(np.int64)), without
-
-
-def _numbers(table: pa.Table) -> dict[str, Column]:
-    plain = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-    return {name: _flat(table[name]).to_numpy() for name in plain}
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
 def _last_of_each(numbers: Column) -> Ints:
     """Return the places of the last of each number, in the numbers' order."""
     order = np.argsort(numbers, kind="stable")
@@ -185,15 +142,6 @@ def _last_of_each(numbers: Column) -> Ints:
     last[:-1] = ordered[1:] != ordered[:-1]
     places: Ints = order[last]
     return places
-
-
-def _rows_of(req: Column, numbers: Column) -> tuple[Ints, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return where in `req`, sorted, each number is, and whether it is."""
-    row = np.searchsorted(req, numbers)
-    known = np.zeros(len(numbers), np.bool_)
-    inside = row < len(req)
-    known[inside] = req[row[inside]] == numbers[inside]
-    return row, known
 
 
 def _placed(values: Column, rows: Ints, count: int) -> Column:

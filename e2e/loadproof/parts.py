@@ -7,6 +7,7 @@ mean together.
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ class Stream:
     """What is left of one live stream: `clock` is the offset in nanoseconds that came with each batch, where one did.
 
     `metadata` is None when the header is not whole; `writer` tells the stream from any other, `closed` says that the
-    writer came to its end.
+    writer came to its end. `mapped` is the file, of which the table's buffers are parts.
     """
 
     table: pa.Table
@@ -36,6 +37,12 @@ class Stream:
     metadata: Metadata | None = None
     writer: bytes = b""
     closed: bool = False
+    mapped: mmap.mmap | None = None
+
+    def forget(self) -> None:
+        """Give back the memory of what was read of the file; whoever reads on reads it again."""
+        if self.mapped is not None:
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
 
 @dataclass(frozen=True)
@@ -81,11 +88,12 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
 
     Raises BrokenRun for a stream of another schema, OSError for a file that cannot be read.
     """
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:
         return Stream(schema.empty_table())
-    mapped = pa.memory_map(str(path))
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     try:
-        reader = pa.ipc.open_stream(mapped)
+        reader = pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(mapped)))
     except pa.ArrowException:  # cut in its header
         return Stream(schema.empty_table())
     metadata = _metadata(path, reader.schema, schema)
@@ -101,9 +109,8 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
     except (pa.ArrowException, OSError):
         pass
     table = pa.Table.from_batches([batch.replace_schema_metadata() for batch in batches], schema)
-    mapped.seek(max(0, mapped.size() - len(END_OF_STREAM)))
     writer = reader.schema.metadata.get(WRITER_KEY, b"")
-    return Stream(table, clock, metadata, writer, whole and mapped.read() == END_OF_STREAM)
+    return Stream(table, clock, metadata, writer, whole and mapped[-len(END_OF_STREAM) :] == END_OF_STREAM, mapped)
 
 
 def _metadata(path: Path, found: pa.Schema, wanted: pa.Schema) -> Metadata:

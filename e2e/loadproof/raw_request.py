@@ -12,12 +12,14 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from loadproof.prompts import prompt_bytes, prompt_columns
 from loadproof.record import SCHEMA
 
 CHAT_PATH = "/v1/chat/completions"
@@ -26,7 +28,7 @@ _REQUEST_LINE = re.compile(
     r"([!#$%&'*+.^_`|~\w-]+) (?:https?://[^\s/?#]+(?=/))?([^ ]*) HTTP/[\d.]+", re.IGNORECASE | re.ASCII
 )  # fmt: skip
 _JSON = json.JSONEncoder(sort_keys=True)
-_BODY_COLUMNS = ("model", "stream", "ignore_eos", "max_tokens", "extra_fields")
+_BODY_COLUMNS = ("model", "stream", "ignore_eos", "max_tokens", "extra_fields", "prompt")
 
 
 class Head(NamedTuple):
@@ -38,13 +40,6 @@ class Head(NamedTuple):
 
 
 NO_HEAD = Head("", "", [])
-
-
-def split_raw(raw: bytes) -> tuple[Head, bytes]:
-    """Return head and body of what came."""
-    head, _, body = raw.partition(END_OF_HEAD)
-    read = read_head(head)
-    return (NO_HEAD, raw) if read is None else (read, body)
 
 
 def read_head(head: bytes) -> Head | None:
@@ -69,28 +64,41 @@ def _header(line: str) -> tuple[str, str] | None:
 
 def asked_columns(raws: Sequence[bytes]) -> dict[str, pa.Array]:
     """Return the columns of the sealed journal that follow from what came, a row each."""
-    split = [split_raw(raw) for raw in raws]
-    heads = [head for head, _ in split]
-    bodies = list(zip(*(_body_row(head.path, body) for head, body in split), strict=True)) or [()] * len(_BODY_COLUMNS)
-    values = {
-        "method": [head.method for head in heads],
-        "path": [head.path for head in heads],
-        "body": [body for _, body in split],
-    } | dict(zip(_BODY_COLUMNS, bodies, strict=True))
+    split = [raw.partition(END_OF_HEAD) for raw in raws]
+    places: dict[bytes, int] = {}  # the heads of most clients differ by their Content-Length alone
+    rows = [places.setdefault(head, len(places)) for head, _, _ in split]
+    read = [read_head(head) for head in places]
+    heads, kinds = [head or NO_HEAD for head in read], np.array(rows, np.int64)
+    bodies = [raw if read[row] is None else parts[2] for raw, parts, row in zip(raws, split, rows, strict=True)]
+    asked = (_body_row(heads[row].path, body) for row, body in zip(rows, bodies, strict=True))
+    values = dict(zip(_BODY_COLUMNS, list(zip(*asked, strict=True)) or [()] * len(_BODY_COLUMNS), strict=True))
+    prompts = cast("list[bytes | None]", values.pop("prompt"))
     columns = {name: pa.array(column, SCHEMA.field(name).type) for name, column in values.items()}
-    return columns | {"headers": _headers(heads)}
+    columns["body"] = pa.array(bodies, SCHEMA.field("body").type)
+    return columns | _head_columns(heads, pa.array(kinds)) | prompt_columns(prompts)
 
 
-def _headers(heads: Sequence[Head]) -> pa.Array:
+def _head_columns(heads: Sequence[Head], rows: pa.Array) -> dict[str, pa.Array]:
+    """Return the columns of heads; `rows` says which of them each row has."""
     starts = np.zeros(len(heads) + 1, np.int32)
     np.cumsum([len(head.headers) for head in heads], out=starts[1:])
     pairs = list(chain.from_iterable(head.headers for head in heads))
     names, texts = (pa.array(column, pa.string()) for column in (list(zip(*pairs, strict=True)) or ((), ())))
-    return pa.ListArray.from_arrays(pa.array(starts), pa.StructArray.from_arrays([names, texts], ["name", "value"]))
+    lower = pa.ListArray.from_arrays(pa.array(starts), pc.utf8_lower(names))
+    columns = {
+        "method": pa.array([head.method for head in heads], pa.string()),
+        "path": pa.array([head.path for head in heads], pa.string()),
+        "header_names": pc.binary_join(lower, ","),
+        "headers": pa.ListArray.from_arrays(
+            pa.array(starts), pa.StructArray.from_arrays([names, texts], ["name", "value"])
+        ),
+    }
+    return {name: column.take(rows) for name, column in columns.items()}
 
 
-def _body_row(path: str, body: bytes) -> tuple[str | None, bool | None, bool | None, int | None, str]:
+def _body_row(path: str, body: bytes) -> tuple[str | None, bool | None, bool | None, int | None, str, bytes | None]:
     fields = body_fields(body)
+    prompt = prompt_bytes(fields)
     limit = fields.pop("max_tokens", None)
     if path.partition("?")[0] == CHAT_PATH:
         newer = fields.pop("max_completion_tokens", None)
@@ -103,8 +111,23 @@ def _body_row(path: str, body: bytes) -> tuple[str | None, bool | None, bool | N
         stream if isinstance(stream, bool) else None,
         ignore_eos if isinstance(ignore_eos, bool) else None,
         limit if type(limit) is int and -(2**63) <= limit < 2**63 else None,
-        _JSON.encode(fields) if fields else "{}",
+        _json(fields) if fields else "{}",
+        prompt,
     )
+
+
+def _json(fields: dict[str, object]) -> str:
+    """Return fields as sorted JSON: what is left of a body is mostly the same as in the one before."""
+    try:
+        key = msgspec.json.encode(fields)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return _JSON.encode(fields)
+    return _JSON.encode(fields) if b"null" in key else _json_of(key)  # it spells an infinite number null
+
+
+@lru_cache(maxsize=1024)
+def _json_of(key: bytes) -> str:
+    return _JSON.encode(json.loads(key))
 
 
 def body_fields(body: bytes) -> dict[str, object]:
@@ -121,4 +144,4 @@ def body_fields(body: bytes) -> dict[str, object]:
 
 def _writable(text: str) -> str:
     """Return `text` as UTF-8 can hold it: a lone surrogate, which JSON can spell, becomes a question mark."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

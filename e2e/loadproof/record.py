@@ -20,7 +20,7 @@ CLIENT_CLOSED = "client_closed"  # the client closed or reset before the reply w
 HOW = (None, COMPLETE, REFUSED, CLIENT_CLOSED)  # 0: in flight when the server stopped
 REASONS = (None, "stop", "length")
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 FILE_NAME = "journal.parquet"
 METADATA_KEY = b"loadproof"
 CLOCK_KEY = b"clock_offset_ns"  # of each batch of requests
@@ -113,6 +113,7 @@ SCHEMA = pa.schema(
         ("method", pa.string()),
         ("path", pa.string()),
         ("headers", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),  # credentials blanked
+        ("header_names", pa.string()),  # lower case, in their order, with commas between
         ("body", pa.large_binary()),
         ("digest", pa.binary(16)),  # of the body
         ("occurrence", pa.uint32()),  # 0 for the first body of this digest
@@ -121,6 +122,8 @@ SCHEMA = pa.schema(
         ("ignore_eos", pa.bool_()),
         ("max_tokens", pa.int64()),  # max_completion_tokens counts, and wins, in chat
         ("extra_fields", pa.string()),  # JSON object of all body fields that have no column of their own
+        ("prompt_digest", pa.binary(16)),  # of the prompt or the messages; null: there is none
+        ("prefix_digests", pa.list_(pa.uint64())),  # of its first bytes, a length of `prompts.PREFIXES` each
         ("bare_prompt_tokens", pa.int32()),  # the text alone, no BOS and no template
         ("usage_prompt_tokens", pa.int32()),  # as `usage` says it
         ("planned_first_ns", pa.int64()),

@@ -27,10 +27,10 @@ from loadproof.parts import Part, read_parts, stream_files
 from loadproof.record import FILE_NAME, LIVE, METADATA_KEY, SCHEMA, WRITER_KEY, Metadata
 from loadproof.streams import stream_name
 
-_FEW_VALUES = [
-    "method", "path", "model", "how_ended", "finish_reason", "extra_fields", "worker", "chunk_tokens.list.element",
-    "chunk_bytes.list.element", "chunk_choice.list.element", "headers.list.element.name",
-    "headers.list.element.value",
+FEW_VALUES = ["method", "path", "model", "how_ended", "finish_reason", "extra_fields", "header_names"]
+_ALSO_FEW_VALUES = [
+    "worker", "chunk_tokens.list.element", "chunk_bytes.list.element", "chunk_choice.list.element",
+    "headers.list.element.name", "headers.list.element.value",
 ]  # fmt: skip
 _RISING = ("arrival_ns", "read_ns", "received_ns", "planned_first_ns", "done_ns")
 NO_JOURNAL = "there is no journal; name the folder that `loadproof serve --journal` wrote"
@@ -114,7 +114,7 @@ def _write(path: Path, parts: Sequence[Part]) -> None:
     schema = SCHEMA.with_metadata(_stored(metadata) | {WRITER_KEY: writers})
     try:
         with pq.ParquetWriter(
-            temporary, schema, compression="zstd", compression_level=3, use_dictionary=_FEW_VALUES,
+            temporary, schema, compression="zstd", compression_level=3, use_dictionary=[*FEW_VALUES, *_ALSO_FEW_VALUES],
             column_encoding=_encodings(first),
         ) as writer:  # fmt: skip
             for group in chain([first], groups):

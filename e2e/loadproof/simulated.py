@@ -21,6 +21,7 @@ from loadproof.absorber.profile import Profile
 from loadproof.absorber.recording import DEFAULT_MODEL
 from loadproof.case import Case
 from loadproof.descriptors import in_flight
+from loadproof.lengths import longest
 from loadproof.placement import Placement
 from loadproof.requirements import SIMULATOR
 from loadproof.simulators.asked import MOST_REQUESTS, MOST_TOKENS
@@ -148,7 +149,9 @@ def simulator_for(
         # Without slots an absorber serves any number at once, and with them any number waits.
         max_num_seqs=profile.slots or min(max(MANY, 2 * in_flight(case)), MOST_REQUESTS),
         max_waiting=min(max(10_000, asked.num_requests or 0), MOST_REQUESTS),
-        max_model_len=min(max(32_768, UNITS_OF_A_TOKEN * asked.prompt_tokens + asked.max_tokens), MOST_TOKENS),
+        max_model_len=min(
+            max(32_768, UNITS_OF_A_TOKEN * longest(asked.prompt_tokens) + longest(asked.max_tokens)), MOST_TOKENS
+        ),
         cpus=placement.of_absorber, isolate=placement.isolate,
     )  # fmt: skip
 

@@ -130,7 +130,7 @@ def size_of(folder: Path) -> Size:
         for index in range(row_group.num_columns):
             column = row_group.column(index)
             name, _, rest = column.path_in_schema.partition(".")
-            if rest and name != "headers":
+            if rest and name not in {"headers", "prefix_digests"}:
                 total += column.total_compressed_size
             if name == "planned_ns":
                 chunks += column.num_values

@@ -1,77 +1,215 @@
 """concurrency: was the asked number of requests in flight, and was a freed slot used again at once?
 
-Null hypothesis: an honest client with C slots, each used again at once (docs/statistics.md: concurrency).
-slots: the peak is exactly C, both sides, at any n. refill: the turnaround of a slot is at most max(20 ms, 5 % of the
-median latency), from max(2C, 50) starts on a plateau of at least 4 median latencies on. ramp: the peak is reached
-within 0.25 s + C x 0.5 ms, at any n. Exact or bounded, no sampling error, so no rate of false alarms; honest clients
-reach 17 ms of turnaround at worst. All rest on our own writes. Cannot see: how long the peak was held, beyond what
-refill says of it; who made a slot wait. Left out: stages (`unsupported`), waves.
+Null hypothesis: an honest client with C slots, each used again by the end of its own request, asked once or stage by
+stage. What a stage before left in flight counts as slots in use, but only a stage's own starts are its doing.
+slots: the peak is exactly C, both sides, at any n from C on. refill: the turnaround of a slot, (C - plateau mean) /
+start rate, is at most max(20 ms, 5 % of the median latency), from max(2C, 50) starts on a plateau of 4 median
+latencies on. held: in the worst of equal windows of the plateau (of 1 s and 4 median latencies at least, 100 at most)
+so many were in flight for half the time that a client at the bound of `refill` has: C less that client's mean deficit,
+less one from 4 slots on. waves: of the time that a slot stays empty, what goes by while other requests still end and
+nobody sends is at most the bound of `refill` more than by chance, from as many starts as there. ramp: C is reached
+within 0.25 s + C x 0.5 ms, at any n.
+`slots` is exact; the others are bounds and no tests, so there is no nominal rate of false alarms: {simulated}. All
+rest on our own writes.
+Cannot see: waves where all replies take equally long, which are then no different load (not counted, and the finding
+says which profile would tell); waves of several processes, each for itself, which `refill` sees as slow; C - 1 slots
+behind a peak of C where a turnaround at the bound would look the same, beyond a C of about latency / 20 ms; who made a
+slot wait.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from loadproof.checks.question import EVIDENCE, NOTHING, Question, exact
-from loadproof.expected import ConcurrencyLoad, StagesLoad
+import numpy as np
+
+from loadproof.checks import looks_slots as looks
+from loadproof.checks.looks_slots import milliseconds, seconds
+from loadproof.checks.question import EVIDENCE, NOTHING, Part, Question
+from loadproof.load.concurrency import flight, lost_at_first, plateau, windows
+from loadproof.load.waves import refills, waves_would_wait_s
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
-    from loadproof.load.concurrency import InFlight
+    from loadproof.load.concurrency import Flight, Plateau
+    from loadproof.load.requests import Requests
+    from loadproof.load.waves import Refills
 
-BACK_TO_BACK_S = 0.005
+TURNAROUND_S, TURNAROUND_SHARE = 0.02, 0.05
+USUAL_TURNAROUND_S = 0.01
+PAUSED_S = 0.2
+"""What pauses add up to in a few seconds, when they meet slots that all end together."""
+RAMP_S, RAMP_S_A_SLOT = 0.25, 0.0005
+HELD_SHARE = 0.5
+WINDOW_S = 1.0
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One part, measured."""
+
+    part: Part
+    asked: int
+    held: Flight
+    top: Plateau
+
+    @property
+    def bound_s(self) -> float:
+        """The longest honest turnaround."""
+        return max(TURNAROUND_S, TURNAROUND_SHARE * self.held.median_latency_s)
+
+    @property
+    def refill_bound_s(self) -> float:
+        """The longest honest turnaround, as a mean over so few rounds of all slots that pauses do not average out."""
+        return self.bound_s + PAUSED_S * self.asked / max(1, self.top.starts)
+
+    @property
+    def ramp_bound_s(self) -> float:
+        """The longest honest time to fill the slots."""
+        return RAMP_S + self.asked * RAMP_S_A_SLOT
+
+    @property
+    def may_be_empty(self) -> float:
+        """The share of the time that slots are empty later on, where enough is seen of that, or may be at most."""
+        usual = USUAL_TURNAROUND_S / (self.held.median_latency_s + USUAL_TURNAROUND_S)
+        return usual if self.too_short else max(usual, 1 - self.top.mean / self.top.slots)
+
+    @cached_property
+    def refilled(self) -> Refills:
+        """How the slots were refilled."""
+        return refills(self.held, self.top)
+
+    @property
+    def too_short(self) -> str:
+        """Why the plateau cannot show a turnaround; empty where it can."""
+        starts, length = max(2 * self.asked, 50), 4 * self.held.median_latency_s
+        if not self.part.load.requests.n:
+            return NOTHING
+        if self.top.starts >= starts and self.top.length_s >= length:
+            return ""
+        return (f"the plateau has {self.top.starts} starts in {self.top.length_s:.2f} s; {starts} in {length:.2f} s "
+                "are enough")  # fmt: skip
+
+    def says(self, check: str, requirement: str, expected: str, measured: str, outcome: Outcome, *, n: int,
+             smallest: str, detail: str = "", counted: bool = True) -> Finding:  # fmt: skip
+        """Return a finding of this part."""
+        return Finding(check=f"concurrency.{check}{self.part.suffix}", requirement=requirement, expected=expected,
+                       measured=measured, outcome=outcome, n=n, smallest_deviation=smallest, detail=detail,
+                       counted=counted, evidence=EVIDENCE)  # fmt: skip
 
 
 def findings(question: Question) -> Iterator[Finding]:
-    """Yield the concurrency findings; nothing for an open loop."""
-    asked = question.expected.load
-    load = question.trimmed()
-    if isinstance(asked, StagesLoad) and any(stage.concurrency for stage in asked.stages):
-        yield Finding(check="concurrency.slots", requirement="the asked slots in every stage", expected="stages",
-                      measured="not judged yet", outcome=Outcome.UNSUPPORTED, n=load.requests.n, evidence=EVIDENCE,
-                      detail="the concurrency of stages is not judged yet")  # fmt: skip
-    if isinstance(asked, ConcurrencyLoad):
-        measured = load.in_flight
-        yield _slots(measured, asked.concurrency, load.requests.n)
-        yield _refill(measured, asked.concurrency)
-        yield _ramp(measured, asked.concurrency, load.requests.n)
+    """Yield the concurrency findings of each part that has one; nothing for an open loop."""
+    for part in question.parts:
+        if part.concurrency is None:
+            continue
+        held = flight(part.load.requests, _earlier(question.trimmed.requests, part.load.requests))
+        measured = _Measured(part, part.concurrency, held, plateau(held, part.concurrency))
+        yield _slots(measured)
+        yield _refill(measured)
+        yield _held(measured)
+        if part.concurrency > 1:
+            yield _waves(measured)
+        yield _ramp(measured)
 
 
-def _slots(measured: InFlight, asked: int, n: int) -> Finding:
-    detail = (f"plateau mean {measured.plateau_mean:.2f}, whole run {measured.whole_mean:.2f}, at the peak "
-              f"{measured.share_at_peak:.0%} of the time")  # fmt: skip
-    if measured.peak < asked and 0 < measured.refill_s < BACK_TO_BACK_S:
-        detail += "; starts follow ends at once: the client is limited to fewer slots"
-    return exact("concurrency.slots", "peak in flight exactly as asked", f"{asked}",
-                 f"{measured.peak}", n=n, detail=detail)  # fmt: skip
+def _earlier(everything: Requests, own: Requests) -> Requests:
+    first = int(np.searchsorted(everything.start_ns, own.start_ns[0])) if own.n else 0
+    return everything.rows(slice(0, first))
 
 
-def _refill(measured: InFlight, asked: int) -> Finding:
-    bound = max(0.02, 0.05 * measured.median_latency_s)
-    starts, length = max(2 * asked, 50), 4 * measured.median_latency_s
-    outcome, detail = Outcome.PASS, ""
-    if measured.plateau_starts < starts or measured.plateau_s < length:
+def _slots(this: _Measured) -> Finding:
+    asked, held, n = this.asked, this.held, this.part.load.requests.n
+    outcome, detail = Outcome.PASS, looks.never_ended(held)
+    if held.peak != asked:
+        many = held.peak > asked
+        looked = (
+            looks.too_many(held, asked, this.ramp_bound_s)
+            if many
+            else looks.too_few(held, this.top, asked, this.bound_s)
+        )
+        outcome, detail = Outcome.FAIL, "; ".join(filter(None, (looked, detail)))
+    if this.part.n is not None and this.part.n < asked and held.peak < asked:
         outcome = Outcome.UNCLEAR
-        detail = (f"the plateau has {measured.plateau_starts} starts in {measured.plateau_s:.2f} s; {starts} in "
-                  f"{length:.2f} s are enough")  # fmt: skip
-    elif measured.refill_s > bound:
+        detail = f"{this.part.n} requests cannot fill {asked} slots; {8 * asked} are enough"
+    return this.says("slots", "peak in flight exactly as asked", f"{asked}", f"{held.peak}", outcome, n=n,
+                     smallest="exact", detail=detail)  # fmt: skip
+
+
+def _refill(this: _Measured) -> Finding:
+    bound, outcome, detail = milliseconds(this.refill_bound_s), Outcome.PASS, this.too_short
+    if detail:
+        outcome = Outcome.UNCLEAR
+    elif this.top.refill_s > this.refill_bound_s:
+        outcome, detail = Outcome.FAIL, looks.emptied(this.held, this.top, this.refilled)
+    return this.says("refill", "a freed slot is refilled at once", f"<= {bound}", milliseconds(this.top.refill_s),
+                     outcome, n=this.top.starts, smallest=bound, detail=detail)  # fmt: skip
+
+
+def held_at_least(asked: int, latency_s: float, bound_s: float) -> tuple[int, float]:
+    """Return how many of the asked slots are in use for which share of the time, at the bound of an honest client."""
+    empty = bound_s / (latency_s + bound_s)
+    return max(1, asked - int(asked * empty) - (asked >= 4)), HELD_SHARE * (1 - empty)
+
+
+def _held(this: _Measured) -> Finding:
+    top = this.top
+    least, share = held_at_least(top.slots, this.held.median_latency_s, this.bound_s)
+    length = max(WINDOW_S, 4 * this.held.median_latency_s)
+    edges = windows(top, length)
+    outcome, detail = Outcome.PASS, ""
+    if not len(edges):
+        outcome, measured = Outcome.UNCLEAR, f"a plateau of {top.length_s:.2f} s"
+        detail = f"{measured} is too short to be held; {length:.2f} s are enough" if top.slots else NOTHING
+        return this.says("held", "the slots stay in use", f">= {least} for {share:.0%} of time", measured, outcome,
+                         n=top.starts, smallest="", detail=detail)  # fmt: skip
+    shares = this.held.shares_at(least, edges)
+    worst = int(np.argmin(shares))
+    width = (edges[1] - edges[0]) / 1e9
+    if shares[worst] < share:
         outcome = Outcome.FAIL
-        detail = f"a freed slot stays empty: plateau mean {measured.plateau_mean:.2f} of {measured.peak}"
-    return Finding(check="concurrency.refill", requirement="a freed slot is refilled at once",
-                   expected=f"<= {bound * 1e3:.1f} ms", measured=f"{measured.refill_s * 1e3:.1f} ms", outcome=outcome,
-                   n=measured.plateau_starts, smallest_deviation=f"{bound * 1e3:.1f} ms", detail=detail,
-                   evidence=EVIDENCE)  # fmt: skip
+        begin = (edges[worst] - top.begin_ns) / 1e9
+        low = int(np.count_nonzero(shares < share))
+        detail = (f"{looks.emptied(this.held, top, this.refilled)}; fewer than {least} in flight in {low} of "
+                  f"{len(shares)} windows of {width:.2f} s, the worst {begin:.2f} s after the peak")  # fmt: skip
+    return this.says("held", "the slots stay in use", f">= {least} for {share:.0%} of time",
+                     f"{shares[worst]:.0%} in the worst {width:.2f} s", outcome, n=len(shares),
+                     smallest=f"< {least}, {1 - share:.0%} of {width:.2f} s", detail=detail)  # fmt: skip
 
 
-def _ramp(measured: InFlight, asked: int, n: int) -> Finding:
-    bound = 0.25 + asked * 0.0005
+def _waves(this: _Measured) -> Finding:
+    bound, n = this.bound_s, this.top.starts
+    requirement, expected = "slots are refilled one by one", f"<= {milliseconds(bound)}"
+    if this.too_short:
+        return this.says("waves", requirement, expected, "not known", Outcome.UNCLEAR, n=n, smallest="",
+                         detail=this.too_short)  # fmt: skip
+    refilled = this.refilled
+    requests = this.part.load.requests
+    visible = waves_would_wait_s(requests, this.top.slots)
+    outcome, counted, detail = Outcome.PASS, True, ""
+    if refilled.together_s > bound:
+        outcome, detail = Outcome.FAIL, looks.together(refilled)
+    elif visible < 2 * bound:
+        outcome, counted = Outcome.UNCLEAR, False
+        detail = (f"replies take about equally long, so waves of {this.top.slots} would wait only "
+                  f"{milliseconds(visible)} for each other and look the same; a ttft_s that varies more would tell "
+                  "(law lognormal, sigma 0.5)")  # fmt: skip
+    return this.says("waves", requirement, expected, milliseconds(max(0.0, refilled.together_s)), outcome, n=n,
+                     smallest=milliseconds(bound), detail=detail, counted=counted)  # fmt: skip
+
+
+def _ramp(this: _Measured) -> Finding:
+    bound, top, n = this.ramp_bound_s, this.top, this.part.load.requests.n
+    lost_s, until_s = lost_at_first(this.held, top, this.may_be_empty) if top.slots > 1 else (0.0, 0.0)
     outcome, detail = Outcome.PASS, ""
     if n == 0:
         outcome, detail = Outcome.UNCLEAR, NOTHING
-    elif measured.ramp_s > bound:
-        outcome, detail = Outcome.FAIL, "slots are filled one after another"
-    return Finding(check="concurrency.ramp", requirement="the peak is reached at once",
-                   expected=f"<= {bound:.3f} s", measured=f"{measured.ramp_s:.3f} s", outcome=outcome, n=n,
-                   smallest_deviation=f"{bound:.3f} s", evidence=EVIDENCE,
-                   detail=detail)  # fmt: skip
+    elif lost_s > bound and until_s > top.ramp_s:
+        outcome, detail = Outcome.FAIL, looks.not_held_at_first(this.held, top, until_s)
+    elif top.ramp_s > bound:
+        outcome, detail = Outcome.FAIL, looks.filled_late(this.held, top, bound)
+    return this.says("ramp", "the peak is reached at once", f"<= {bound:.3f} s", seconds(max(top.ramp_s, lost_s)),
+                     outcome, n=n, smallest=f"{bound:.3f} s", detail=detail)  # fmt: skip

@@ -3,20 +3,21 @@
 Null hypothesis: n generation requests after the declared leading extras are trimmed, no body twice where the
 case says that prompts are unique, none after the tool's process was gone (a request whose arrival is our own read may
 come later by our worst known lateness, of writes and of reads), no request that we do not recognise.
-All exact, from n = 0 on; no false alarms. Cannot see: an end of the tool that nobody told us (no finding then), a
-repeated prompt in a body that differs elsewhere, how late an unstamped read was while nothing was due. Left out: what
-was in the requests (payload); a count by duration, which is `unsupported`.
+All exact, from n = 0 on; no false alarms. Cannot see: an end of the tool that nobody told us (no finding then), how
+late an unstamped read was while nothing was due. Left out: what was in the requests (payload); how many a duration and
+a stage hold (`durations`, which follows here).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loadproof.checks import durations
 from loadproof.checks.question import EVIDENCE, Question, exact
+from loadproof.load.offered import repeated
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 def findings(question: Question) -> Iterator[Finding]:
     """Yield the count findings."""
-    yield _number(question)
+    yield from _number(question)
+    yield from durations.findings(question)
     if question.declared.leading_extra_requests:
         yield _leading(question)
-    requests = question.trimmed().requests
+    requests = question.trimmed.requests
     if question.expected.workload.unique_prompts:
-        counts = Counter(digest for digest in requests.digests if any(digest))
-        again = sum(k - 1 for k in counts.values())
-        yield exact("count.unique", "no body sent twice", "0 repeated", f"{again} repeated", n=requests.n)
+        again = max(repeated(requests.bodies), repeated(requests.prompts))
+        yield exact("count.unique", "no prompt sent twice", "0 repeated", f"{again} repeated", n=requests.n)
     strays = question.load.requests.unrecognised
     told = ", ".join(f"{k} x {method or 'not HTTP'} {path}".strip() for (method, path), k in strays.most_common(3))
     seen = requests.n + question.load.requests.side_traffic.total() + strays.total()
@@ -41,7 +42,7 @@ def findings(question: Question) -> Iterator[Finding]:
                 detail=told)  # fmt: skip
     ended = question.load.tool_ended_ns
     if ended is not None:
-        late = _after(question.trimmed(), ended)
+        late = _after(question.trimmed, ended)
         yield exact("count.after_end", "none after the tool has ended", "0 late", f"{late} late", n=requests.n)
 
 
@@ -51,18 +52,14 @@ def _after(load: Load, ended_ns: int) -> int:
     return int(np.count_nonzero(load.requests.start_ns > ended_ns + waited))
 
 
-def _number(question: Question) -> Finding:
+def _number(question: Question) -> Iterator[Finding]:
     asked = question.expected.workload.num_requests
     extras = question.declared.leading_extra_requests
     n = question.load.requests.n
-    requirement = "exactly the asked number"
-    if asked is None:
-        return Finding(check="count.requests", requirement=requirement, expected="what the duration holds",
-                       measured=f"{max(0, n - extras)}", outcome=Outcome.UNSUPPORTED, n=n,
-                       detail="a count by duration is not judged yet; ask for num_requests",
-                       evidence=EVIDENCE)  # fmt: skip
-    detail = f"{n} arrived, of which the first {extras} are declared extras" if extras else ""
-    return exact("count.requests", requirement, f"{asked}", f"{max(0, n - extras)}", n=n, detail=detail)
+    if asked is not None:
+        detail = f"{n} arrived, of which the first {extras} are declared extras" if extras else ""
+        yield exact("count.requests", "exactly the asked number", f"{asked}", f"{max(0, n - extras)}", n=n,
+                    detail=detail)  # fmt: skip
 
 
 def _leading(question: Question) -> Finding:

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadproof.checks import arrivals, concurrency, count, instrument, payload, rate, reports, without_journal
+from loadproof.allowances import problem_of
+from loadproof.checks import (
+    arrivals,
+    concurrency,
+    connections,
+    count,
+    instrument,
+    payload,
+    rate,
+    reports,
+    without_journal,
+)
 from loadproof.checks.question import Question
 from loadproof.errors import UsageProblem
-from loadproof.expected import MAY_BE_ALLOWED
-from loadproof.plain_words import nearest
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +39,7 @@ CHECKS: dict[str, Callable[[Question], Iterator[Finding]]] = {
     "rate": rate.findings,
     "arrivals": arrivals.findings,
     "concurrency": concurrency.findings,
+    "connections": connections.findings,
     "instrument": instrument.findings,
 }
 
@@ -38,9 +48,8 @@ def check_allowances(case: Case) -> None:
     """Raise UsageProblem for an allowance of a check that there is not."""
     for tool, declared in case.expected.tools.items():
         for allowance in declared.allowances:
-            if allowance.check not in MAY_BE_ALLOWED:
-                known = nearest(allowance.check, MAY_BE_ALLOWED) or "; known are " + ", ".join(MAY_BE_ALLOWED)
-                raise UsageProblem(f"{case.folder}: tools.{tool}.allowances: no check {allowance.check!r}{known}")
+            if problem := problem_of(allowance.check):
+                raise UsageProblem(f"{case.folder}: tools.{tool}.allowances: {problem}")
 
 
 def ask_all(case: Case, tool: str, load: Load) -> tuple[Finding, ...]:
@@ -60,6 +69,6 @@ def ask_without_journal(case: Case, tool: str, reported: Reported | None, server
 
 def _allowed(finding: Finding, declared: ToolDeclaration) -> Finding:
     for allowance in declared.allowances:
-        if finding.outcome is Outcome.FAIL and finding.check == allowance.check:
+        if finding.outcome is Outcome.FAIL and allowance.covers(finding.check):
             return msgspec.structs.replace(finding, counted=False, allowed_because=allowance.because)
     return finding

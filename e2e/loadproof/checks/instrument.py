@@ -3,12 +3,13 @@
 Late when the p99 lateness of chunks (ours, not a slow client's) is above max(1 ms, 5 % of the interval), or more than
 1 % of the requests that the kernel stamped had a loop lag above 5 ms, or the clock jumped by more than 1 ms. Where the
 kernel stamped no arrival, none rests on that clock, and its jump does not count.
-`weighed` then turns failures that may be our own doing into unclear. All of them: when the clock jumped. Concurrency,
-and a rate with a cap: when we were late. Any other rate: when more than 1 % of arrivals were stamped by our own reads
-and the loop once stood still for so long (by its writes or its stamped reads; 1 % of the span, the floor of every rate
-finding) that this could be the deviation. Arrivals: whenever more than 1 % were stamped by our own reads, because a
-loop that reads late while nothing is due leaves no trace, and then groups and silences may be ours. Slots, which are
-exact: when a clock that was off by its largest jump, however small, could have made the peak of what was asked.
+`weighed` then turns failures that may be our own doing into unclear. All that rest on times: when the clock jumped.
+Concurrency, reuse of connections, and a rate with a cap: when we were late. Any other rate: when more than 1 % of
+arrivals were stamped by our own reads and the loop once stood still for so long (by its writes or its stamped reads;
+1 % of the span, the floor of every rate finding) that this could be the deviation. Arrivals: whenever more than 1 %
+were stamped by our own reads, because a loop that reads late while nothing is due leaves no trace, and then groups and
+silences may be ours. Slots, which are exact: when a clock that was off by its largest jump, however small, could have
+made the peak of what was asked.
 Count and payload keep theirs, and a pass stays a pass. No hypothesis is tested here: bounds, from one chunk or stamp
 on. Cannot see: a loop that stood still while nothing was due and the kernel stamped nothing; that a lag is the doing of
 a client that pipelines more than 1 MiB ahead, which is not read on until its replies have left.
@@ -21,19 +22,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Question
-from loadproof.expected import ConcurrencyLoad, RateLoad
+from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Part, Question
 from loadproof.load.arrivals import span_s
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from loadproof.load.instrument import Timekeeping
+    from loadproof.load.measured import Load
 
 CLOCK_JUMP_S = 0.001
 LATE = "loadproof's own server was late here (a busy machine?); a failure that rests on that would be unclear"
 QUIETER = "run again on a quieter machine"
 LATE_READS = 0.01
 STANDSTILL = 0.01
+BY_OUR_WRITES = ("concurrency.", "connections.reuse")
+BY_THE_CLOCK = (*BY_OUR_WRITES, "rate.", "arrivals.", "count.duration", "count.stage")
 
 
 def late_bound_s(kept: Timekeeping) -> float:
@@ -122,18 +125,22 @@ def _other_profile(question: Question) -> Iterator[Finding]:
 
 def _doubtful(question: Question) -> dict[str, str]:
     """Return why this instrument cannot carry a failure, by the beginning of the names of its checks."""
-    kept, asked = question.load.timekeeping, question.expected.load
+    kept = question.load.timekeeping
     own_reads = kept.stamped < KERNEL_STAMPED
     if clock_jumped(kept):
-        return dict.fromkeys(("concurrency.", "rate.", "arrivals."), f"our clock jumped; {QUIETER}")
+        return dict.fromkeys(BY_THE_CLOCK, f"our clock jumped; {QUIETER}")
     doubtful, late = {}, f"our own server was late; {QUIETER}"
-    rests_on_writes = isinstance(asked, RateLoad) and asked.cap is not None
     if was_late(kept):
-        doubtful = dict.fromkeys(("concurrency.", "rate.") if rests_on_writes else ("concurrency.",), late)
-    elif isinstance(asked, ConcurrencyLoad) and _clock_may_be_it(question, asked.concurrency):
+        capped = any(part.cap is not None for part in question.parts)
+        doubtful = dict.fromkeys((*BY_OUR_WRITES, "rate.") if capped else BY_OUR_WRITES, late)
+    else:
         moved = f"{kept.clock_jump_s * 1e3:.4g} ms"
-        doubtful["concurrency.slots"] = f"our clock moved by {moved}, which alone can make this; run again"
-    if own_reads and kept.worst_s > STANDSTILL * _span_s(question):
+        doubtful = {
+            f"concurrency.slots{part.suffix}": f"our clock moved by {moved}, which alone can make this; run again"
+            for part in question.parts
+            if part.concurrency is not None and _clock_may_be_it(part.load, part.concurrency)
+        }
+    if own_reads and kept.worst_s > STANDSTILL * min(map(_span_s, question.parts)):
         doubtful["rate."] = f"we stamped the arrivals ourselves and stood still for {kept.worst_s:.3g} s; {QUIETER}"
     if own_reads:
         doubtful["arrivals."] = (f"the kernel stamped {kept.stamped_share} of the arrivals, and reading late ourselves "
@@ -141,17 +148,16 @@ def _doubtful(question: Question) -> dict[str, str]:
     return doubtful
 
 
-def _clock_may_be_it(question: Question, asked: int) -> bool:
+def _clock_may_be_it(load: Load, asked: int) -> bool:
     """Return whether the clock's largest jump could hide a peak exactly as asked."""
-    low, high = question.trimmed().peaks_with_clock_off()
+    low, high = load.peaks_with_clock_off()
     return low <= asked <= high
 
 
-def _span_s(question: Question) -> float:
+def _span_s(part: Part) -> float:
     """Return the longer of the measured and the asked span: what is sent all at once has none of its own."""
-    requests, asked = question.trimmed().requests, question.expected.load
-    asked_s = requests.n / asked.rate if isinstance(asked, RateLoad) else 0.0
-    return max(span_s(requests.start_s), asked_s)
+    requests = part.load.requests
+    return max(span_s(requests.start_s), requests.n / part.rate if part.rate else 0.0)
 
 
 def weighed(found: Iterable[Finding], question: Question) -> Iterator[Finding]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from loadproof.checks.parts import Part, parts_of
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from loadproof.expected import Expected, ToolDeclaration
     from loadproof.load.measured import Load
+
+__all__ = ["EVIDENCE", "KERNEL_STAMPED", "NOTHING", "Part", "Question", "exact"]
 
 EVIDENCE = "journal/journal.parquet"
 KERNEL_STAMPED = 0.99
@@ -26,9 +30,15 @@ class Question:
     declared: ToolDeclaration
     load: Load
 
+    @cached_property
     def trimmed(self) -> Load:
         """Return the load without the declared leading extras."""
         return self.load.without_leading(self.declared.leading_extra_requests)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The parts of the load: one, or one a stage."""
+        return parts_of(self.expected, self.declared.arrival, self.trimmed)
 
 
 def exact(check: str, requirement: str, expected: str, measured: str, *, n: int, detail: str = "") -> Finding:

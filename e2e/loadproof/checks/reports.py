@@ -2,11 +2,11 @@
 
 Asked where the server kept no journal, so that the tool's report is all there is. Null hypothesis: `requests`:
 completed + failed + abandoned is num_requests; `failed`: none failed and, where a number of requests was asked, none
-was abandoned (by a duration what is in flight at its end is); `output_tokens`: completed x max_tokens, where
-ignore_eos makes every reply that long. Statistic: the reported numbers themselves, compared exactly; no floor. Smallest
-n: one request; of none nothing passes. False alarms: none. A number that the tool does not report is `unsupported`, and
-so is what does not follow from what was asked (a count by duration, lengths without ignore_eos). A sum above what was
-asked is wrong whatever else is missing.
+was abandoned (by a duration what is in flight at its end is); `output_tokens`: completed x max_tokens, or the sum of
+the lengths that the case counts, where ignore_eos makes every reply that long. Statistic: the reported numbers
+themselves, compared exactly; no floor. Smallest n: one request; of none nothing passes. False alarms: none. A number
+that the tool does not report is `unsupported`, and so is what does not follow from what was asked (a count by duration,
+lengths without ignore_eos or within bounds). A sum above what was asked is wrong whatever else is missing.
 Cannot see: whether the report is true; requests that it leaves out, as a tool's warm-up is (declared leading extras are
 not added, because reports do not count them), or that it counts without having sent them; who is to blame for a failure
 (the server may be). Left out: times, which no oracle stands beside here.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from loadproof.checks.question import exact
+from loadproof.lengths import Between, Counted
 from loadproof.reported import Reported
 from loadproof.verdict import Finding, Outcome
 
@@ -65,16 +66,27 @@ def _failed(asked: Workload, told: Reported) -> Finding:
 
 
 def _output_tokens(asked: Workload, told: Reported) -> Finding:
-    check, requirement = "reports.output_tokens", "completed x max_tokens"
-    length = f"completed x {asked.max_tokens}"
+    check, requirement, asked_length = "reports.output_tokens", "completed x max_tokens", asked.max_tokens
+    length = f"completed x {asked_length}" if isinstance(asked_length, int) else "the sum of lengths"
     if missing := [name for name in ("completed", "output_tokens") if getattr(told, name) is None]:
         return _unsupported(check, requirement, length, "not reported", 0, _no_number(*missing))
     completed, tokens = told.completed or 0, told.output_tokens or 0
     if not asked.ignore_eos:
         return _unsupported(check, requirement, length, _number(tokens), completed,
                             "without ignore_eos a reply may end before max_tokens")  # fmt: skip
-    return exact(check, requirement, f"{completed * asked.max_tokens}", _number(tokens), n=completed,
+    total = _sum_of(asked_length, completed)
+    if total is None:
+        return _unsupported(check, requirement, length, _number(tokens), completed,
+                            "max_tokens has several lengths, and nobody knows which were completed")  # fmt: skip
+    return exact(check, requirement, f"{total}", _number(tokens), n=completed,
                  detail=f"the tool reports {completed} completed requests")  # fmt: skip
+
+
+def _sum_of(lengths: int | Between | Counted, completed: int) -> int | None:
+    """Return how many tokens so many completed requests have, None where that depends on which they were."""
+    if isinstance(lengths, Counted):
+        return lengths.tokens if completed == lengths.requests else None
+    return None if isinstance(lengths, Between) else completed * lengths
 
 
 def _unsupported(check: str, requirement: str, expected: str, measured: str, n: int, detail: str) -> Finding:  # noqa: PLR0917 -- as its callers read

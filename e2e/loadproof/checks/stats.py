@@ -8,6 +8,7 @@ Left out: everything that looks at more than times and counts.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -63,15 +64,38 @@ def gamma_rate_interval(gaps: int, span: float, shape: float = 1.0, alpha: float
     return Interval(chi_squared_ppf(alpha / 2, freedom) / scale, chi_squared_isf(alpha / 2, freedom) / scale)
 
 
-def honest_rate_interval(gaps: int, span_s: float, shape: float = 1.0) -> Interval:
+def honest_rate_interval(gaps: int, span_s: float, shape: float = 1.0, alpha: float = ALPHA) -> Interval:
     """Return the rates, per second, that explain `gaps` gaps in `span_s` of an honest sender: law and lateness.
 
     A late first event and a pause before it make the span shorter than its law, a pause before the last one longer.
     The exact law alone blames honest senders where it is sharper than their lateness: 5,000 Poisson arrivals at
     1000/s with a first send 0-0.3 s late were outside its interval in 9 of 300 seeded runs, and in none of this.
     """
-    on_time = gamma_rate_interval(gaps, span_s + LATE_FIRST_S + PAUSE_S, shape)
-    return Interval(on_time.low, gamma_rate_interval(gaps, span_s - PAUSE_S, shape).high)
+    on_time = gamma_rate_interval(gaps, span_s + LATE_FIRST_S + PAUSE_S, shape, alpha)
+    return Interval(on_time.low, gamma_rate_interval(gaps, span_s - PAUSE_S, shape, alpha).high)
+
+
+def count_interval(mean: float, shape: float = 1.0, alpha: float = ALPHA) -> Interval:
+    """Return the numbers of events that a renewal process with gamma gaps has in a window of `mean` mean gaps.
+
+    k or more came when the sum of k gaps is at most the window, P(k a, a mean); both tails above alpha / 2. Shape 1:
+    the Poisson law, so N is within exactly when the exact interval [chi2(2N) / 2, chi2(2N + 2) / 2] has `mean`.
+    """
+    from scipy.special import gammainc, gammaincc  # noqa: PLC0415 -- as above
+
+    def fewest(probable: Callable[[int], bool]) -> int:
+        low, high = 0, 1
+        while not probable(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if probable(middle) else (middle, high)
+        return high
+
+    scale = shape * max(mean, 0.0)
+    # at most k - 1 came with more than alpha / 2; k or more with no more than alpha / 2
+    low = fewest(lambda k: bool(gammaincc(k * shape, scale) > alpha / 2)) - 1
+    return Interval(low, fewest(lambda k: bool(gammainc(k * shape, scale) <= alpha / 2)) - 1)
 
 
 def gamma_rate_smallest_deviation(gaps: int, shape: float = 1.0) -> float:
@@ -82,7 +106,7 @@ def gamma_rate_smallest_deviation(gaps: int, shape: float = 1.0) -> float:
     return (Z + Z_POWER) / math.sqrt(shape * gaps)
 
 
-def honest_rate_visible(gaps: int, rate: float, shape: float = 1.0) -> Interval:
+def honest_rate_visible(gaps: int, rate: float, shape: float = 1.0, alpha: float = ALPHA) -> Interval:
     """Return the relative deviations from `rate` (per second) that `honest_rate_interval` shows with 90 % power.
 
     Where its law leaves (t_n - t_1) x 2 a rate beyond 90 % of the draws: 1 + high = isf(0.1) / (ppf(alpha / 2) -
@@ -90,7 +114,7 @@ def honest_rate_visible(gaps: int, rate: float, shape: float = 1.0) -> Interval:
     where a late first event explains everything.
     """
     freedom, scale = 2 * shape * gaps, 2 * shape * rate
-    few, many = chi_squared_ppf(ALPHA / 2, freedom), chi_squared_isf(ALPHA / 2, freedom)
+    few, many = chi_squared_ppf(alpha / 2, freedom), chi_squared_isf(alpha / 2, freedom)
     low = chi_squared_ppf(0.1, freedom) / (many + scale * PAUSE_S) - 1
     left = few - scale * (LATE_FIRST_S + PAUSE_S)
     high = chi_squared_isf(0.1, freedom) / left - 1 if left > 0 else math.inf
@@ -102,14 +126,18 @@ def gaps_to_see_a_rate(shape: float = 1.0) -> int:
     return math.ceil((Z + Z_POWER) ** 2 / (0.81 * shape))
 
 
-def fixed_span_bounds(n: int, span_s: float) -> Interval:
+def fixed_span_bounds(n: int, span_s: float, shape: float = 1.0, alpha: float = ALPHA) -> Interval:
     """Return the relative deviations of the end-point rate that an honest sender of a rescaled span shows.
 
-    The last arrival is at the span's end and the first is Beta(1, n - 1) of it, so the rate is (n - 1) / n of the
-    asked one or more: the law ends at -1 / n. Above, it passes 16 / n with less than 5e-7 from n = 50 on; with n + 1
-    gaps, whose span is Beta(n - 1, 2), the floor is needed for that too (5e-6 at n = 50, 1e-6 at 100).
+    The last arrival is at the span's end and the first is Beta(a, a (n - 1)) of it, so the rate is (n - 1) / n of the
+    asked one or more: the law ends at -1 / n. With n + 1 gaps the span is Beta(a (n - 1), 2a), which is shorter: its
+    lower quantile is the upper bound.
     """
-    return Interval(-(FLOOR + 1 / n + PAUSE_S / span_s), FLOOR + 16 / n + LATE_FIRST_S / span_s)
+    from scipy.special import betaincinv  # noqa: PLC0415 -- as above
+
+    shortest = float(betaincinv(shape * (n - 1), 2 * shape, alpha / 2))
+    above = (n - 1) / n / shortest - 1 if shortest > 0 else math.inf
+    return Interval(-(FLOOR + 1 / n + PAUSE_S / span_s), FLOOR + above + LATE_FIRST_S / span_s)
 
 
 def even_spacing_bounds(n: int) -> Interval:

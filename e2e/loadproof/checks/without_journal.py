@@ -43,6 +43,7 @@ OPEN: dict[str, tuple[str, Callable[[Expected, ToolDeclaration], bool]]] = {
     "rate": ("the rate of arrivals", _by_a_clock),
     "arrivals": ("how even the arrivals were", _evenly),
     "concurrency": ("how many were in flight", _by_slots),
+    "connections": ("which connections were used", _always),
 }
 """Of each module: what it would have said, and of which cases."""
 

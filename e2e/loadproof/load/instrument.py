@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from loadproof.load.requests import actual_writes
+from loadproof.load.chunks import TIMES, chunk_groups, chunks_in
 
 if TYPE_CHECKING:
     from loadproof.journal import Journal
+    from loadproof.load.requests import Ints
 
 
 @dataclass(frozen=True)
@@ -56,41 +57,66 @@ class Timekeeping:
 
 
 LATE_READ_NS = 5_000_000
+COLUMNS = ("arrival_ns", "arrival_kernel", "read_ns", "blocked_ns", *TIMES)
+"""The journal's columns that are read here."""
 
 
 def measure_timekeeping(journal: Journal) -> Timekeeping:
-    """Measure the instrument over all rows of its journal."""
-    planned, offsets = journal.list_column("planned_ns")
-    actual, _ = actual_writes(journal)
-    blocked = np.repeat(journal.int_column("blocked_ns") > 0, np.diff(offsets))
-    ours = (actual > 0) & ~blocked
-    late = (actual - planned)[ours] / 1e9
-    gaps = np.diff(planned)
-    inside = np.ones(len(gaps), dtype=bool)
-    inside[offsets[1:-1][(offsets[1:-1] > 0) & (offsets[1:-1] <= len(gaps))] - 1] = False
-    gaps = gaps[inside & (gaps > 0)]
+    """Measure the instrument over all rows of its journal, which need not have other columns than `COLUMNS`."""
+    room = np.empty(chunks_in(journal), np.int64)  # there are so many chunks that it is used twice
+    late, waited = _lateness(journal, room)
+    late_p50, late_p99, late_max = _percentiles(late)
+    gaps = _gaps(journal, room)
+    interval = float(np.median(gaps, overwrite_input=True)) / 1e9 if len(gaps) else 0.0
     stamped = np.asarray(journal.table["arrival_kernel"].to_numpy(), dtype=np.bool_)
     lag = (journal.int_column("read_ns") - journal.int_column("arrival_ns"))[stamped]
-    late_p50, late_p99, late_max = _percentiles(late)
-    lag_p50, lag_p99, lag_max = _percentiles(lag / 1e9)
+    late_reads = float(np.mean(lag > LATE_READ_NS)) if len(lag) else 0.0
+    lag_p50, lag_p99, lag_max = _percentiles(lag)
     return Timekeeping(
         chunks=len(late),
-        waited=int(np.count_nonzero(blocked)),
+        waited=waited,
         late_p50_s=late_p50,
         late_p99_s=late_p99,
         late_max_s=late_max,
-        interval_s=float(np.median(gaps)) / 1e9 if len(gaps) else 0.0,
+        interval_s=interval,
         stamps=len(lag),
         stamped=float(stamped.mean()) if len(stamped) else 0.0,
         lag_p50_s=lag_p50,
         lag_p99_s=lag_p99,
         lag_max_s=lag_max,
-        late_reads=float(np.mean(lag > LATE_READ_NS)) if len(lag) else 0.0,
+        late_reads=late_reads,
         clock_jump_s=journal.metadata.clock_jump_ns / 1e9,
     )
 
 
-def _percentiles(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float]:
-    """Return p50, p99 and the maximum."""
-    p50, p99, worst = np.percentile(seconds, [50, 99, 100]).tolist() if len(seconds) else (0.0, 0.0, 0.0)
+def _lateness(journal: Journal, room: Ints) -> tuple[Ints, int]:
+    """Return the lateness of each chunk that no client made wait, in `room`, and how many chunks are of the others."""
+    blocked = journal.int_column("blocked_ns") > 0
+    filled = waited = 0
+    for group in chunk_groups(journal):
+        held_up = np.repeat(blocked[group.rows], group.counts)
+        late = group.late[group.written & ~held_up]
+        room[filled : filled + len(late)] = late
+        filled, waited = filled + len(late), waited + int(np.count_nonzero(held_up))
+    return room[:filled], waited
+
+
+def _gaps(journal: Journal, room: Ints) -> Ints:
+    """Return the planned gaps inside streams, in `room`; chunks that are due together have none."""
+    filled = 0
+    for group in chunk_groups(journal):
+        gaps = np.diff(group.planned)
+        between = group.starts[1:-1] - 1  # from the last chunk of a row to the next row's first
+        gaps[between[(between >= 0) & (between < len(gaps))]] = 0
+        gaps = gaps[gaps > 0]
+        room[filled : filled + len(gaps)] = gaps
+        filled += len(gaps)
+    return room[:filled]
+
+
+def _percentiles(nanoseconds: Ints) -> tuple[float, float, float]:
+    """Return p50, p99 and the maximum in seconds; the order of the values is lost."""
+    if not len(nanoseconds):
+        return 0.0, 0.0, 0.0
+    p50, p99, worst = (np.percentile(nanoseconds, [50, 99, 100], overwrite_input=True) / 1e9).tolist()
     return p50, p99, worst

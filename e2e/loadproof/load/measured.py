@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from loadproof.load import instrument, requests
 from loadproof.load.concurrency import InFlight, in_flight
+from loadproof.load.headers import header_values
 from loadproof.load.instrument import Timekeeping, measure_timekeeping
+from loadproof.load.labels import Labels
 from loadproof.load.requests import Bools, Requests, generation_rows, measure_requests
 
 if TYPE_CHECKING:
     from loadproof.journal import Journal
 
-CHUNK_COLUMNS = ("planned_ns", "late_ns", "chunk_tokens", "chunk_bytes", "chunk_choice")  # most of what is left to sort
+COLUMNS = tuple(dict.fromkeys((*requests.COLUMNS, *instrument.COLUMNS)))
+"""The journal's columns that are measured; bodies are not, and headers only where some are asked for."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,8 @@ class Load:
 
     `model` is the served name, `profile` what the server was told, `tool_ended_ns` when the tool's process was gone,
     if known; `counted`: whether it counted the prompts' tokens. `kernel` has an entry per request: whether its arrival
-    is the kernel's stamp; where it is not, it is our own read.
+    is the kernel's stamp; where it is not, it is our own read. `header_values` has those of the headers that were asked
+    for, by name as it was asked, None where a request has none.
     """
 
     requests: Requests
@@ -33,15 +40,21 @@ class Load:
     kernel: Bools
     tool_ended_ns: int | None = None
     counted: bool = True
+    header_values: dict[str, Labels] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def in_flight(self) -> InFlight:
         """The in-flight concurrency of all requests."""
         return in_flight(self.requests)
 
+    def rows(self, rows: slice | Bools) -> Load:
+        """Return the load of some of the requests; timekeeping and side traffic stay those of all."""
+        values = {name: labels[rows] for name, labels in self.header_values.items()}
+        return replace(self, requests=self.requests.rows(rows), kernel=self.kernel[rows], header_values=values)
+
     def without_leading(self, count: int) -> Load:
         """Return the load without the first `count` requests."""
-        return replace(self, requests=self.requests.without_leading(count), kernel=self.kernel[count:])
+        return self.rows(slice(count, None))
 
     def peaks_with_clock_off(self) -> tuple[int, int]:
         """Return the smallest and the largest peak in flight, had each kernel stamp been off by the clock's jump.
@@ -55,10 +68,12 @@ class Load:
         return low, high
 
 
-def measure(journal: Journal, *, tool_ended_ns: int | None = None) -> Load:
-    """Measure a journal."""
-    told = journal.metadata
-    without_chunks = journal.table.drop_columns(list(CHUNK_COLUMNS))
-    kernel = generation_rows(type(journal)(without_chunks, told)).table["arrival_kernel"].to_numpy()
-    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile,
-                np.asarray(kernel, dtype=np.bool_), tool_ended_ns, told.counts_prompts)  # fmt: skip
+def measure(journal: Journal, *, tool_ended_ns: int | None = None, headers: Iterable[str] = ()) -> Load:
+    """Measure a journal; the values of some headers only where they are asked for by name."""
+    told, rows = journal.metadata, generation_rows(journal)
+    names = list(headers)
+    values = header_values(journal.table["headers"], names) if names else {}
+    kernel = np.asarray(journal.table["arrival_kernel"].to_numpy(), dtype=np.bool_)
+    return Load(measure_requests(journal), measure_timekeeping(journal), told.model, told.profile, kernel[rows],
+                tool_ended_ns, told.counts_prompts,
+                {name: labels[rows] for name, labels in values.items()})  # fmt: skip

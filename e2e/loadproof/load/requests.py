@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadproof.journal import COMPLETE
+from loadproof.journal import CLIENT_CLOSED
+from loadproof.load.chunks import TIMES, chunk_groups
+from loadproof.load.labels import Labels
+from loadproof.prompts import PREFIXES
 
 if TYPE_CHECKING:
     from loadproof.journal import Journal
 
 type Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 type Bools = np.ndarray[tuple[int], np.dtype[np.bool_]]
+type Rows = slice | Ints
+"""Some rows of a journal, in an order: all of them as they are, or their places."""
 
 PATHS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
 SIDE_TRAFFIC = frozenset(
@@ -31,36 +37,52 @@ SIDE_TRAFFIC = frozenset(
 ) | {("POST", "/tokenize"), ("POST", "/detokenize")}  # fmt: skip
 
 _PER_REQUEST = (
-    "start_ns", "end_ns", "max_tokens", "bare_prompt_tokens", "paths", "models", "streams", "ignore_eos", "digests",
-    "extra_fields", "endings",
+    "start_ns", "end_ns", "done_ns", "max_tokens", "bare_prompt_tokens", "conn", "bodies", "prompts", "beginnings",
+    "shared_bytes", "cut", "paths", "models", "streams", "ignore_eos", "extra_fields", "header_names", "endings",
 )  # fmt: skip
 
+COLUMNS = (
+    "req", "worker", "conn", "arrival_ns", "done_ns", "method", "path", "header_names", "digest", "model", "stream",
+    "ignore_eos", "max_tokens", "extra_fields", "prompt_digest", "prefix_digests", "bare_prompt_tokens",
+    "finish_reason", "how_ended", *TIMES,
+)  # fmt: skip
+"""The journal's columns that are read here."""
+
 NEVER = np.iinfo(np.int64).max
-UNWRITTEN = -(2**31)  # stands for a chunk without lateness: no chunk is written two seconds before its plan
 
 
 @dataclass(frozen=True)
 class Requests:
-    """The generation requests in order of arrival; every array has one entry per request.
+    """The generation requests in order of arrival; every array and `Labels` has one entry per request.
 
     `start_ns` is the arrival; `end_ns` is where in-flight ends: the actual write of the chunk with
     finish_reason, the last write of a reply that is not streamed, or the client's close if earlier; `NEVER`
-    for a request still in flight when the journal ended. Both are CLOCK_MONOTONIC nanoseconds.
-    `digests` are of the bodies, zeros where no whole body came.
-    `bare_prompt_tokens` and `max_tokens` are -1 where the journal has none.
+    for a request still in flight when the journal ended; `done_ns` is the last write of all, or the client's close.
+    All are CLOCK_MONOTONIC nanoseconds.
+    `bare_prompt_tokens` and `max_tokens` are -1 where the journal has none. `conn` numbers the connections. `bodies`,
+    `prompts` and `beginnings` (the first 64 bytes of the prompt) number what is equal, -1 where there is none;
+    `shared_bytes` is the longest beginning (of those of `loadproof.prompts`) that an earlier request had, too. `cut`:
+    the client closed before it had the reply. `header_names` are lower case, in their order, with commas between.
     """
 
     start_ns: Ints
     end_ns: Ints
+    done_ns: Ints
     max_tokens: Ints
     bare_prompt_tokens: Ints
-    paths: list[str]
-    models: list[str | None]
-    streams: list[bool | None]
-    ignore_eos: list[bool | None]
-    digests: list[bytes]
-    extra_fields: list[str | None]
-    endings: list[str | None]
+    conn: Ints
+    bodies: Ints
+    prompts: Ints
+    beginnings: Ints
+    shared_bytes: Ints
+    cut: Bools
+    paths: Labels
+    models: Labels
+    streams: Labels
+    ignore_eos: Labels
+    extra_fields: Labels
+    header_names: Labels
+    endings: Labels
     side_traffic: Counter[tuple[str, str]]
     unrecognised: Counter[tuple[str, str]]
 
@@ -69,79 +91,115 @@ class Requests:
         """The number of generation requests."""
         return len(self.start_ns)
 
-    @property
+    @cached_property
     def start_s(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """Arrivals in seconds since the first one, float64[n]."""
         return (self.start_ns - self.start_ns[:1].sum()) / 1e9
 
-    def without_leading(self, count: int) -> Requests:
-        """Return the requests without the first `count`."""
-        return replace(self, **{name: getattr(self, name)[count:] for name in _PER_REQUEST})
+    def rows(self, rows: slice | Bools) -> Requests:
+        """Return some of the requests."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in _PER_REQUEST})
 
 
-def generation_rows(journal: Journal) -> Journal:
-    """Return the journal's rows that ask for a generation, in order of arrival."""
-    # Bodies and headers are most of a journal's bytes and nothing below reads them.
-    table = journal.table.drop_columns(["body", "headers"])
-    path = pc.list_element(pc.split_pattern(table["path"], "?"), 0)
-    wanted = pc.and_(pc.is_in(path, value_set=pa.array(list(PATHS.values()))), pc.equal(table["method"], "POST"))
-    return type(journal)(table.filter(wanted).sort_by([("arrival_ns", "ascending"), ("req", "ascending")]),
-                         journal.metadata)  # fmt: skip
+def bare_paths(journal: Journal) -> Labels:
+    """Return the path of each row of a journal, without what follows a question mark."""
+    return Labels.of(journal.table["path"]).told_as(lambda target: target.partition("?")[0])
+
+
+def generation_rows(journal: Journal) -> Rows:
+    """Return the journal's rows that ask for a generation, in order of arrival; of equal arrivals by number."""
+    asks = Labels.of(journal.table["method"]).equal("POST") & bare_paths(journal).among(list(PATHS.values()))
+    arrival = journal.int_column("arrival_ns")
+    if asks.all() and np.all(arrival[1:] >= arrival[:-1]):
+        return slice(None)
+    rows = np.flatnonzero(asks)
+    ordered: Ints = rows[np.argsort(arrival[rows], kind="stable")]  # a journal is by number
+    return ordered
 
 
 def measure_requests(journal: Journal) -> Requests:
-    """Return the requests of a journal."""
-    rows = generation_rows(journal)
-    methods, paths = journal.table["method"].to_pylist(), _bare_paths(journal.table["path"].to_pylist())
-    seen = Counter(zip(methods, paths, strict=True))
-    beside = Counter({key: k for key, k in seen.items() if not (key[0] == "POST" and key[1] in PATHS.values())})
+    """Return the requests of a journal, which need not have other columns than `COLUMNS`."""
+    rows, table = generation_rows(journal), journal.table
+    beside = _beside(journal)
+    beginnings, shared = _beginnings(table["prefix_digests"], rows)
+    endings = Labels.of(table["how_ended"])[rows]
     return Requests(
-        start_ns=rows.int_column("arrival_ns"),
-        end_ns=_in_flight_ends(rows),
-        max_tokens=rows.int_column("max_tokens", missing=-1),
-        bare_prompt_tokens=rows.int_column("bare_prompt_tokens", missing=-1),
-        paths=_bare_paths(rows.table["path"].to_pylist()),
-        models=rows.table["model"].to_pylist(),
-        streams=rows.table["stream"].to_pylist(),
-        ignore_eos=rows.table["ignore_eos"].to_pylist(),
-        digests=rows.table["digest"].to_pylist(),
-        extra_fields=rows.table["extra_fields"].to_pylist(),
-        endings=rows.table["how_ended"].to_pylist(),
+        start_ns=journal.int_column("arrival_ns")[rows],
+        end_ns=_in_flight_ends(journal)[rows],
+        done_ns=journal.int_column("done_ns", missing=NEVER)[rows],
+        max_tokens=journal.int_column("max_tokens", missing=-1)[rows],
+        bare_prompt_tokens=journal.int_column("bare_prompt_tokens", missing=-1)[rows],
+        conn=((journal.int_column("worker") << 32) + journal.int_column("conn"))[rows],
+        bodies=_numbered(table["digest"])[rows],
+        prompts=_numbered(table["prompt_digest"])[rows],
+        beginnings=beginnings,
+        shared_bytes=shared,
+        cut=endings.equal(CLIENT_CLOSED) & Labels.of(table["finish_reason"])[rows].equal(None),
+        paths=bare_paths(journal)[rows],
+        models=Labels.of(table["model"])[rows],
+        streams=Labels.of(table["stream"])[rows],
+        ignore_eos=Labels.of(table["ignore_eos"])[rows],
+        extra_fields=Labels.of(table["extra_fields"])[rows],
+        header_names=Labels.of(table["header_names"])[rows],
+        endings=endings,
         side_traffic=Counter({key: k for key, k in beside.items() if key in SIDE_TRAFFIC}),
         unrecognised=Counter({key: k for key, k in beside.items() if key not in SIDE_TRAFFIC}),
     )
 
 
-def _bare_paths(targets: list[str]) -> list[str]:
-    return [target.partition("?")[0] for target in targets]
+def _beside(journal: Journal) -> Counter[tuple[str, str]]:
+    """Return how many requests of each method and path ask for no generation."""
+    methods, paths = Labels.of(journal.table["method"]), bare_paths(journal)
+    kinds, counts = np.unique(methods.codes * len(paths.values) + paths.codes, return_counts=True)
+    seen = [divmod(kind, len(paths.values)) for kind in kinds.tolist()]
+    named = [(methods.values[method], paths.values[path]) for method, path in seen]
+    generation = {("POST", path) for path in PATHS.values()}
+    return Counter({key: k for key, k in zip(named, counts.tolist(), strict=True) if key not in generation})
 
 
-def answered_whole(rows: Journal) -> Bools:
-    """Return which requests got their whole reply, bool[n]."""
-    return _bools(pc.equal(rows.table["how_ended"], COMPLETE))
+_NO_DIGEST = bytes(16)  # no whole body came
 
 
-def was_streamed(rows: Journal) -> Bools:
-    """Return which requests asked for a stream, bool[n]."""
-    return _bools(rows.table["stream"])
+def _numbered(digests: pa.ChunkedArray) -> Ints:
+    """Return the number of each digest, equal where they are equal, and -1 where there is none."""
+    encoded = digests.combine_chunks().dictionary_encode()
+    codes = np.asarray(encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    none = pc.index(encoded.dictionary, pa.scalar(_NO_DIGEST, encoded.dictionary.type)).as_py()
+    return np.where(codes == none, -1, codes) if none >= 0 else codes
 
 
-def _bools(column: pa.ChunkedArray) -> Bools:
-    return np.asarray(column.fill_null(False).to_numpy(), dtype=np.bool_)  # noqa: FBT003 -- Arrow's own signature
+def _beginnings(digests: pa.ChunkedArray, rows: Rows) -> tuple[Ints, Ints]:
+    """Return the number of each prompt's shortest beginning, -1 for a shorter one, and the longest that is shared.
+
+    Two prompts that share a long beginning share every shorter one, so only those are compared that shared the last.
+    """
+    column = digests.combine_chunks()
+    lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    begins = (np.cumsum(lengths, dtype=np.int64) - lengths)[rows]
+    lengths = lengths[rows]
+    values = column.flatten().to_numpy(zero_copy_only=False)
+    shared = np.zeros(len(lengths), np.int64)
+    beginnings = np.full(len(lengths), -1, np.int64)
+    left = np.flatnonzero(lengths > 0)
+    for rung, size in enumerate(PREFIXES):
+        left = left[lengths[left] > rung]
+        if not len(left):
+            break
+        which = np.asarray(pa.array(values[begins[left] + rung]).dictionary_encode().indices, dtype=np.int64)
+        if rung == 0:
+            beginnings[left] = which
+        # numbers are given in the order of first appearance
+        again = which <= np.concatenate([[-1], np.maximum.accumulate(which)[:-1]])
+        shared[left[again]] = size
+        left = left[np.bincount(which)[which] > 1]
+    return beginnings, shared
 
 
-def _in_flight_ends(rows: Journal) -> Ints:
-    done = rows.int_column("done_ns", missing=NEVER)
-    actual, offsets = actual_writes(rows)
-    if not len(actual):
-        return done
+def _in_flight_ends(journal: Journal) -> Ints:
+    ends = np.array(journal.int_column("done_ns", missing=NEVER))
     # finish_reason rides on the last chunk and is noted when that was taken; a client may close before [DONE].
-    finished = _bools(pc.is_valid(rows.table["finish_reason"]))
-    return np.where(finished & (np.diff(offsets) > 0), actual[np.maximum(offsets[1:] - 1, 0)], done)
-
-
-def actual_writes(rows: Journal) -> tuple[Ints, Ints]:
-    """Return the actual write of each chunk, flat int64[m] (0: never written), and offsets int64[n + 1]."""
-    planned, offsets = rows.list_column("planned_ns")
-    late, _ = rows.list_column("late_ns", missing=UNWRITTEN)
-    return np.where(late == UNWRITTEN, 0, planned + late), offsets
+    finished = ~Labels.of(journal.table["finish_reason"]).equal(None)
+    for group in chunk_groups(journal):
+        known = finished[group.rows] & (group.counts > 0)
+        ends[group.rows][known] = group.actual(group.starts[1:][known] - 1)
+    return ends

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from loadproof.load.requests import actual_writes, answered_whole, generation_rows, was_streamed
+from loadproof.journal import COMPLETE
+from loadproof.load.chunks import TIMES, TOKENS, chunk_groups, chunks_in
+from loadproof.load.labels import Labels
+from loadproof.load.requests import generation_rows
 from loadproof.reported import Distribution, Reported
 
 if TYPE_CHECKING:
     from loadproof.journal import Journal
-    from loadproof.load.requests import Bools, Ints
+    from loadproof.load.requests import Bools
 
 DEFINITIONS = {
     "ttft_s": "arrival to first token", "itl_s": "between two chunks", "tpot_s": "(latency - TTFT) / (n - 1)",
@@ -28,49 +31,61 @@ DEFINITIONS = {
 }  # fmt: skip
 
 
+COLUMNS = ("method", "path", "arrival_ns", "done_ns", "stream", "usage_prompt_tokens", "output_tokens", "how_ended",
+           *TIMES, TOKENS)  # fmt: skip
+"""The journal's columns that are read here."""
+
+
 def truth(journal: Journal) -> Reported:
-    """Return the journal's own numbers."""
+    """Return the journal's own numbers; it need not have other columns than `COLUMNS`."""
     rows = generation_rows(journal)
-    whole = answered_whole(rows)
-    arrival, done = rows.int_column("arrival_ns"), rows.int_column("done_ns")
+    whole = Labels.of(journal.table["how_ended"])[rows].equal(COMPLETE)
+    arrival, done = journal.int_column("arrival_ns")[rows], journal.int_column("done_ns")[rows]
     seconds = float(done[whole].max() - arrival.min()) / 1e9 if whole.any() else None
-    prompts = int(rows.int_column("usage_prompt_tokens")[whole].sum())
+    prompts = int(journal.int_column("usage_prompt_tokens")[rows][whole].sum())
     counted = Reported(
         completed=int(whole.sum()),
         failed=int((~whole).sum()),
         duration_s=seconds,
         request_rate_per_s=int(whole.sum()) / seconds if seconds else None,
         input_tokens=prompts if journal.metadata.counts_prompts else None,
-        output_tokens=int(rows.int_column("output_tokens")[whole].sum()),
+        output_tokens=int(journal.int_column("output_tokens")[rows][whole].sum()),
     )
-    return msgspec.structs.replace(counted, **_times(rows, whole, arrival))
+    answered = np.zeros(journal.table.num_rows, np.bool_)
+    answered[rows] = whole
+    return msgspec.structs.replace(counted, **_times(journal, answered))
 
 
-def _times(rows: Journal, whole: Bools, arrival: Ints) -> dict[str, Distribution | None]:
-    """Return TTFT, ITL, TPOT and latency; columns, not a loop, because a journal may have a million rows."""
-    actual, offsets = actual_writes(rows)
-    tokens, _ = rows.list_column("chunk_tokens")
-    owner = np.repeat(np.arange(len(whole)), np.diff(offsets))
-    useful = (tokens > 0) & whole[owner]
-    times, owner, tokens = actual[useful], owner[useful], tokens[useful]
-    answered, first = np.unique(owner, return_index=True)
-    last = np.searchsorted(owner, answered, side="right") - 1
-    ttft, latency = times[first] - arrival[answered], times[last] - arrival[answered]
-    produced = np.bincount(owner, weights=tokens, minlength=len(whole))[answered]
-    # What is not streamed is one chunk: there is no first token to see, and no gap.
-    streamed = was_streamed(rows)
-    seen, several = streamed[answered], streamed[answered] & (produced > 1)
-    return {
-        "ttft_s": _distribution(ttft[seen]),
-        "itl_s": _distribution(np.diff(times)[np.diff(owner) == 0]),
-        "tpot_s": _distribution((latency - ttft)[several] / (produced[several] - 1)),
-        "latency_s": _distribution(latency),
-    }
+def _times(journal: Journal, answered: Bools) -> dict[str, Distribution | None]:
+    """Return TTFT, ITL, TPOT and latency of the rows `answered`."""
+    arrival, streamed = journal.int_column("arrival_ns"), Labels.of(journal.table["stream"]).equal(True)  # noqa: FBT003 -- a value
+    room = np.empty(chunks_in(journal), np.int64)
+    ttft, latency, tpot, gaps = [], [], [], 0
+    for group in chunk_groups(journal, tokens=True):
+        owner = np.repeat(np.arange(len(group.counts)), group.counts)
+        useful = (group.tokens > 0) & answered[group.rows][owner]
+        times, owner, tokens = group.actual(useful), owner[useful], group.tokens[useful]
+        same = owner[1:] == owner[:-1]
+        first = np.flatnonzero(np.concatenate([[True], ~same])) if len(owner) else np.empty(0, np.int64)
+        last = np.concatenate([first[1:], [len(owner)]])[: len(first)] - 1
+        begun, stream = arrival[group.rows][owner[first]], streamed[group.rows][owner[first]]
+        made = np.add.reduceat(tokens, first) if len(first) else tokens
+        several = stream & (made > 1)
+        # What is not streamed is one chunk: there is no first token to see, and no gap.
+        ttft.append((times[first] - begun)[stream])
+        latency.append(times[last] - begun)
+        tpot.append((times[last] - times[first])[several] / (made[several] - 1))
+        between = np.diff(times)[same]
+        room[gaps : gaps + len(between)] = between
+        gaps += len(between)
+    return {"ttft_s": _distribution(*ttft), "itl_s": _distribution(room[:gaps]), "tpot_s": _distribution(*tpot),
+            "latency_s": _distribution(*latency)}  # fmt: skip
 
 
-def _distribution(nanoseconds: np.ndarray) -> Distribution | None:
-    values = np.asarray(nanoseconds, dtype=np.float64) / 1e9
+def _distribution(*nanoseconds: np.ndarray) -> Distribution | None:
+    values = nanoseconds[0] if len(nanoseconds) == 1 else np.concatenate([np.empty(0), *nanoseconds])
     if len(values) == 0:
         return None
-    p50, p90, p99 = np.percentile(values, [50, 90, 99]).tolist()
-    return Distribution(mean=float(values.mean()), p50=p50, p90=p90, p99=p99)
+    mean = float(values.mean())
+    p50, p90, p99 = (np.percentile(values, [50, 90, 99], overwrite_input=True) / 1e9).tolist()
+    return Distribution(mean=mean / 1e9, p50=p50, p90=p90, p99=p99)

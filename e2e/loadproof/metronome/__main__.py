@@ -16,21 +16,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlsplit
 
 import msgspec
 import uvloop
 
-from loadproof.arrival import Law
+from loadproof.arrival import FORMS, Arrival, Law
 from loadproof.errors import Exit, LoadproofError, UsageProblem
-from loadproof.metronome.asked import PATHS, Asked, bodies, request_bytes
+from loadproof.metronome.asked import PATHS, Asked
 from loadproof.metronome.claims import claims_of, row
-from loadproof.metronome.drive import Drive, drive
+from loadproof.metronome.drive import drive
 from loadproof.metronome.exchange import Exchange
-from loadproof.metronome.schedule import KNOWN_LAWS, offsets_s
+from loadproof.metronome.plan import plan
+from loadproof.metronome.stage import Stage
 from loadproof.metronome.wrong import WRONG_KINDS, go_wrong
 from loadproof.reported import CLAIMS_FILE, Reported
-from loadproof.words import random_text
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     out = Path(args.out)
     asked = _asked(args)
-    plan = _plan(asked, args.base_url)
+    to_do = plan(asked, args.base_url)
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / CLAIMS_FILE).unlink(missing_ok=True)  # those of an earlier run are not this one's
@@ -62,7 +61,7 @@ def _run(args: argparse.Namespace) -> int:
             f"--out {out} cannot be used as a folder ({problem.strerror}): name another one"
         ) from problem
     _allow_open_files()
-    exchanges = uvloop.run(drive(plan))
+    exchanges = uvloop.run(drive(to_do))
     claims = _write(out, exchanges)
     sys.stdout.write(
         f"metronome: {claims.completed} completed, {claims.failed} failed, {claims.abandoned} abandoned"
@@ -72,16 +71,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _asked(args: argparse.Namespace) -> Asked:
-    if args.arrival and args.rate is None:
-        raise UsageProblem("--arrival needs --rate")
     honest = Asked(
         model=args.model,
-        num_requests=args.num_requests,
+        stages=_stages(args),
         prompt_tokens=args.prompt_tokens,
         max_tokens=args.max_tokens,
-        rate_per_s=args.rate,
-        arrival=Law(args.arrival or Law.CONSTANT),
-        concurrency=args.concurrency,
+        arrival=args.arrival or Arrival(Law.CONSTANT),
         api=args.api,
         stream=args.stream,
         ignore_eos=args.ignore_eos,
@@ -89,45 +84,19 @@ def _asked(args: argparse.Namespace) -> Asked:
         seed=args.seed,
         timeout_s=args.timeout_s,
     )
+    if args.arrival and all(stage.rate_per_s is None for stage in honest.stages):
+        raise UsageProblem("--arrival needs --rate, or a --stage with a rate")
     return go_wrong(honest, args.wrong)
 
 
-def _plan(asked: Asked, base_url: str) -> Drive:
-    host, port, authority, prefix = _target(base_url)
-    requests = [
-        request_bytes(asked, authority=authority, prefix=prefix, name=f"metronome-{asked.seed}-{index}", body=body)
-        for index, body in enumerate(bodies(asked, random_text))
-    ]
-    offsets = None
-    if asked.rate_per_s is not None:
-        offsets = offsets_s(asked.arrival, count=asked.num_requests, rate_per_s=asked.rate_per_s, seed=asked.seed)
-    return Drive(
-        host=host,
-        port=port,
-        warm_up=requests.pop() if asked.warm_up else None,
-        requests=requests,
-        offsets_s=offsets,
-        concurrency=asked.concurrency,
-        streamed=asked.stream,
-        timeout_s=asked.timeout_s,
-    )
-
-
-def _target(base_url: str) -> tuple[str, int, str, str]:
-    """Return host, port, authority and path prefix of `base_url`."""
-    hint = f"--base-url {base_url!r}: give something like http://127.0.0.1:8000"
-    try:
-        parts = urlsplit(base_url)
-        port = parts.port or 80
-    except ValueError as problem:
-        raise UsageProblem(f"{hint} ({problem})") from problem
-    prefix = parts.path.rstrip("/")
-    odd = parts.username or parts.query or parts.netloc.endswith(":") or not base_url.isascii()
-    if parts.scheme != "http" or not parts.hostname or odd:
-        raise UsageProblem(hint)
-    if prefix.endswith("/v1"):
-        raise UsageProblem(f"{hint}, without /v1: it is appended")
-    return parts.hostname, port, parts.netloc, prefix
+def _stages(args: argparse.Namespace) -> tuple[Stage, ...]:
+    plain = {"rate_per_s": args.rate, "concurrency": args.concurrency, "num_requests": args.num_requests,
+             "duration_s": args.duration_s, "cap": args.cap}  # fmt: skip
+    if not args.stage:
+        return (Stage(**plain),)
+    if any(value is not None for value in plain.values()):
+        raise UsageProblem("--stage says it all: leave out --rate, --concurrency, --num-requests, --duration-s, --cap")
+    return tuple(map(Stage.parse, args.stage))
 
 
 def _allow_open_files() -> None:
@@ -173,6 +142,13 @@ def _positive(text: str) -> float:
     return value
 
 
+def _arrival(text: str) -> Arrival:
+    try:
+        return Arrival.parse(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from problem
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="metronome", description=__doc__, allow_abbrev=False)
     switch = argparse.BooleanOptionalAction
@@ -180,9 +156,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True)
     parser.add_argument("--out", required=True, help="folder for claims.json and requests.jsonl")
     parser.add_argument("--rate", type=_positive, help="open loop: requests a second")
-    parser.add_argument("--arrival", choices=[law.value for law in KNOWN_LAWS], help="with --rate; default constant")
+    parser.add_argument("--arrival", type=_arrival, help=f"with a rate: {FORMS}; default constant")
+    parser.add_argument("--cap", type=_whole(1), help="with --rate: at most so many in flight, what is due waits")
     parser.add_argument("--concurrency", type=_whole(1), help="closed loop: requests in flight")
-    parser.add_argument("--num-requests", type=_whole(1), required=True)
+    parser.add_argument("--num-requests", type=_whole(1))
+    parser.add_argument(
+        "--duration-s",
+        type=_positive,
+        help="instead: as many as the schedule holds, or, at a concurrency, nothing new after it",
+    )
+    parser.add_argument(
+        "--stage",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE,...",
+        help="instead of all these, once a stage, in order: rate=20,duration_s=5,gap_s=1 or"
+        " concurrency=4,num_requests=60; gap_s without a send after its end. A rate ends by its"
+        " schedule, whatever is in flight; a concurrency with its last answer",
+    )
     parser.add_argument("--prompt-tokens", type=_whole(1), required=True, help="with the BOS of --bos")
     parser.add_argument("--bos", type=int, choices=(0, 1), default=1, help="BOS tokens that the server adds; default 1")
     parser.add_argument("--max-tokens", type=_whole(1), required=True)

@@ -26,8 +26,9 @@ _Address = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int]
 class Sender:
     """All connections to one server; `async with` closes every one of them."""
 
-    def __init__(self, host: str, port: int, *, timeout_s: float) -> None:
-        """`timeout_s`: of each request, from its launch to the end of its answer."""
+    def __init__(self, host: str, port: int, *, timeout_s: float, reuse: bool = True) -> None:
+        """`timeout_s`: of each request, from its launch to its answer's end. `reuse`: keep connections for later."""
+        self.reuse = reuse
         self.connections: set[Connection] = set()
         self.idle: list[Connection] = []
         self.reads = StampedReads()

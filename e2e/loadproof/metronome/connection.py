@@ -24,6 +24,7 @@ class Owner(Protocol):
 
     idle: list[Connection]
     reads: StampedReads
+    reuse: bool
 
     def lost(self, connection: Connection) -> None:
         """Forget it."""
@@ -134,7 +135,7 @@ class Connection:
         exchange, self._exchange = cast("Exchange", self._exchange), None
         if not why:
             exchange.answer.close(self._now_ns)
-        if self._keep and not why:
+        if self._keep and self._owner.reuse and not why:
             self._owner.idle.append(self)  # before `end`: a closed loop's next request then takes this one
         else:
             self.close()

@@ -12,14 +12,14 @@ import pytest
 from loadproof.plugin import Runs, StoredRun
 from loadproof.verdict import Outcome
 
-RATE_LOAD = ("mode: rate\n  rate: 100", ["--arrival", "constant", "--rate", "100"])
-SLOTS_LOAD = ("mode: concurrency\n  concurrency: 6", ["--concurrency", "6"])
+RATE_LOAD = (420, "mode: rate\n  rate: 100", ["--arrival", "constant", "--rate", "100"])
+SLOTS_LOAD = (240, "mode: concurrency\n  concurrency: 6", ["--concurrency", "6"])
 
 EXPECTED = """\
 why: a small load for the reference sender
 absorber: {{ttft_s: 0.06, itl_s: 0.01}}
 workload:
-  num_requests: 240
+  num_requests: {count}
   prompt_tokens: 32
   max_tokens: 5
   stream: {stream}
@@ -47,19 +47,19 @@ WRONG = {
 
 def make_case(
     folder: Path,
-    load: tuple[str, list[str]],
+    load: tuple[int, str, list[str]],
     *extra: str,
     api: str = "completions",
     stream: bool = True,
     leading: int = 0,
 ) -> Path:
     folder.mkdir()
-    described, arguments = load
+    count, described, arguments = load
     arrival = "arrival: constant, " if load is RATE_LOAD else ""
     declared = f"{{{arrival}leading_extra_requests: {leading}}}"
-    text = EXPECTED.format(load=described, declared=declared, api=api, stream=str(stream).lower())
+    text = EXPECTED.format(count=count, load=described, declared=declared, api=api, stream=str(stream).lower())
     (folder / "expected.yaml").write_text(text)
-    size = ["--num-requests", "240", "--prompt-tokens", "32", "--max-tokens", "5", "--api", api]
+    size = ["--num-requests", f"{count}", "--prompt-tokens", "32", "--max-tokens", "5", "--api", api]
     (folder / "metronome.args").write_text("\n".join([*arguments, *size, *extra]))
     return folder
 
@@ -92,7 +92,7 @@ def test_a_wrong_sender_fails_the_right_check_alone(kind: str, loadproof_runs: R
     ],
 )
 def test_its_honest_twin_passes(
-    load: tuple[str, list[str]], api: str, stream: bool, loadproof_runs: Runs, tmp_path: Path
+    load: tuple[int, str, list[str]], api: str, stream: bool, loadproof_runs: Runs, tmp_path: Path
 ) -> None:
     extra = () if stream else ("--no-stream",)
     name = f"honest-{'rate' if load is RATE_LOAD else 'slots'}-{api}"

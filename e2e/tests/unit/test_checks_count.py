@@ -165,12 +165,6 @@ def test_a_body_of_an_extra_may_come_again() -> None:
     assert outcomes(asked(leading_extra_requests=1), warm) == ALL_PASS
 
 
-def test_a_count_by_duration_is_unsupported_and_not_a_silent_pass() -> None:
-    by_time = case({"mode": "rate", "rate": 20}, workload={"num_requests": None, "duration_s": 5}, arrival="constant")
-    found = ask(by_time, forged())["count.requests"]
-    assert (found.outcome, found.measured) == (Outcome.UNSUPPORTED, "100")
-
-
 def test_an_empty_journal_passes_nothing() -> None:
     empty = outcomes(asked(), journal([]))
     assert empty == dict.fromkeys(EXACT, Outcome.UNCLEAR) | {"count.requests": Outcome.FAIL}

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
 import loadproof
+from loadproof.allowances import BY_STAGE, MAY_BE_ALLOWED, split_stage
 from loadproof.checks.claims import beside, required_but_not_judged
 from loadproof.checks.every import CHECKS, check_allowances
 from loadproof.errors import UsageProblem
-from loadproof.expected import MAY_BE_ALLOWED
 from loadproof.load.truth import DEFINITIONS, truth
 from loadproof.reported import UNITS, Distribution, Reported, numbers
 from loadproof.tools.names import TOOL_FILES
 from loadproof.verdict import EXIT_CODES, Finding, Outcome, merge, verdict_of
-from tests.unit.forge import ask, case, changed, closed_case, closed_loop, constant, journal, rate_case, without
+from tests.unit.forge import ask, case, changed, closed_case, constant, journal, rate_case, without
+from tests.unit.forge_client import honest
 
 N = 100
 EVEN = journal(constant(N, 20))
@@ -26,23 +31,66 @@ BECAUSE = "it is known"
 OF_A_REPORT = {"reports.output_tokens"}  # asked where there is no journal: test_checks_reports
 
 
-def allowing(*checks: str) -> dict[str, object]:
+def allowing(*checks: str) -> dict[str, Any]:
     return {"allowances": [{"check": check, "because": BECAUSE} for check in checks]}
 
 
-def test_findings_come_in_the_order_of_the_checks_and_only_from_them() -> None:
-    of_rate = ask(rate_case(N, 20, "constant"), EVEN, tool_ended_s=60)
-    of_loop = ask(closed_case(N, 4), journal(closed_loop(N, 4)), tool_ended_s=60)
-    for found in (of_rate, of_loop):
-        rooms = [name for name, _ in itertools.groupby(name.partition(".")[0] for name in found)]
-        assert rooms == [room for room in CHECKS if room in rooms]
-    assert set(of_rate) | set(of_loop) >= set(MAY_BE_ALLOWED) - OF_A_REPORT
+STAGES = {
+    "mode": "stages",
+    "stages": [{"rate": 20, "duration_s": 10, "gap_s": 2}, {"concurrency": 4, "num_requests": 100}],
+}
+CASES = {
+    "constant": rate_case(300, 20, "constant"),
+    "random": rate_case(300, 20, "poisson"),
+    "capped": case({"mode": "rate", "rate": 20, "cap": 50}, arrival="constant", workload={"num_requests": 300}),
+    "closed": closed_case(N, 4),
+    "stages": case(STAGES, arrival="constant", workload={"num_requests": 300}),
+    "prompts": case({"mode": "rate", "rate": 20}, arrival="constant", workload={"distinct_prompts": 600}),
+}
 
 
-def test_every_finding_but_count_and_instrument_may_be_allowed() -> None:
-    found = ask(rate_case(N, 20, "constant"), EVEN) | ask(closed_case(N, 4), journal(closed_loop(N, 4)))
-    judged = {name for name in found if name.partition(".")[0] not in {"count", "instrument"}}
+@pytest.fixture(scope="module")
+def honest_findings() -> dict[str, dict[str, Finding]]:
+    """Return what is found of an honest client in every case."""
+    return {name: ask(of, honest(of, np.random.default_rng(7)), tool_ended_s=600) for name, of in CASES.items()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_findings_come_in_the_order_of_the_checks(name: str, honest_findings: dict[str, dict[str, Finding]]) -> None:
+    rooms = [room for room, _ in itertools.groupby(check.partition(".")[0] for check in honest_findings[name])]
+    assert rooms == [room for room in CHECKS if room in rooms]
+    assert {finding.outcome for finding in honest_findings[name].values() if finding.counted} == {Outcome.PASS}
+
+
+def test_every_finding_but_count_and_instrument_may_be_allowed(
+    honest_findings: dict[str, dict[str, Finding]],
+) -> None:
+    names = {split_stage(check)[0] for found in honest_findings.values() for check in found}
+    judged = {name for name in names if name.partition(".")[0] not in {"count", "instrument"}}
     assert set(MAY_BE_ALLOWED) == judged | OF_A_REPORT
+
+
+def test_only_rates_arrivals_and_concurrencies_have_a_finding_a_stage(
+    honest_findings: dict[str, dict[str, Finding]],
+) -> None:
+    staged = {check.partition(".")[0] for check in honest_findings["stages"] if split_stage(check)[1] is not None}
+    assert staged - {"count"} == set(BY_STAGE)
+
+
+def test_an_allowance_for_a_stage_is_for_that_stage_alone() -> None:
+    def failing(check: str) -> dict[str, Finding]:
+        stages = [{"rate": 20, "num_requests": N}, {"rate": 20, "num_requests": N}]
+        of = case({"mode": "stages", "stages": stages}, workload={"num_requests": 2 * N}, arrival="constant",
+                  **allowing(check))  # fmt: skip
+        found = ask(of, journal(np.concatenate([constant(N, 18), N / 18 + constant(N, 18)])))
+        assert {found[f"rate.mean[{k}]"].outcome for k in (1, 2)} == {Outcome.FAIL}
+        return found
+
+    second = failing("rate.mean[2]")
+    assert (second["rate.mean[1]"].counted, second["rate.mean[2]"].counted) == (True, False)
+    every = failing("rate.mean")
+    assert not every["rate.mean[1]"].counted
+    assert not every["rate.mean[2]"].counted
 
 
 def test_an_allowed_failure_is_shown_and_does_not_count() -> None:
@@ -74,7 +122,7 @@ def test_a_count_can_never_be_allowed(check: str) -> None:
     allowance = smuggled.expected.tools["command"].allowances[0].model_copy(update={"check": "count.requests"})
     declared = smuggled.expected.tools["command"].model_copy(update={"allowances": (allowance,)})
     expected = smuggled.expected.model_copy(update={"tools": {"command": declared}})
-    with pytest.raises(UsageProblem, match=r"no check 'count\.requests'"):
+    with pytest.raises(UsageProblem, match="a wrong count is never allowed"):
         check_allowances(type(smuggled)(name="c", folder=Path("c"), expected=expected))
 
 
@@ -139,14 +187,25 @@ def test_no_check_and_no_measurement_knows_a_tool() -> None:
         assert not [name for name in names if name in text], source
 
 
-def test_each_check_says_what_it_cannot_see() -> None:
-    package = Path(loadproof.__file__).parent
-    for check in CHECKS:
-        told = (package / "checks" / f"{check}.py").read_text(encoding="utf-8").partition('"""')[2].partition('"""')[0]
-        told = " ".join(told.split())
-        assert told.startswith(f"{check}: "), check
-        for part in ("hypothesis", "Cannot see", "from"):
-            assert part in told, (check, part)
+ANSWERING = sorted(
+    path
+    for path in (Path(loadproof.__file__).parent / "checks").glob("*.py")
+    if "\ndef findings(" in path.read_text(encoding="utf-8") and path.stem not in {"arrivals", "without_journal"}
+)  # those two only hand on
+
+
+def test_all_modules_of_findings_are_found() -> None:
+    assert {path.stem for path in ANSWERING} >= set(CHECKS) - {"arrivals"} | {"fields", "headers", "prompts"}
+
+
+@pytest.mark.parametrize("path", ANSWERING, ids=lambda path: path.stem)
+def test_each_check_says_what_it_cannot_see(path: Path) -> None:
+    told = " ".join((ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").split())
+    assert told.partition(":")[0].partition(",")[0] in {path.stem, path.stem.partition("_")[0], "count"}
+    assert "hypothesis" in told
+    assert "Cannot see" in told
+    assert re.search("false alarm|bound", told, re.IGNORECASE), "how often is an honest client blamed?"
+    assert re.search(r"[Ff]rom (n = )?[0-9]|at any n|Smallest n|exact", told)
 
 
 def test_claims_stand_beside_the_same_quantity_of_the_journal() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from loadproof.case import Case
 from loadproof.verdict import Outcome
-from tests.unit.forge import MODEL, ask, case, changed, constant, journal
+from tests.unit.forge import MODEL, ask, case, changed, constant, journal, with_columns
 
 N = 60
 FIELDS = ("path", "model", "stream", "ignore_eos", "max_tokens", "prompt_tokens")
 FORGED = journal(constant(N, 20))
 
 
-def asked(workload: dict[str, object] | None = None, **declared: object) -> Case:
+def asked(workload: dict[str, object] | None = None, **declared: Any) -> Case:
     changes: dict[str, object] = {"num_requests": N} | (workload or {})
     return case({"mode": "rate", "rate": 20}, workload=changes, arrival="constant", **declared)
 
@@ -108,3 +110,34 @@ def test_prompts_that_nobody_counted_are_unclear_and_the_rest_is_judged(told: di
     assert found["payload.prompt_tokens"].outcome is Outcome.UNCLEAR
     assert "level full" in found["payload.prompt_tokens"].detail
     assert found["payload.max_tokens"].outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("field", "cells", "says"),
+    [
+        ("path", {"path": "/v1/chat/completions"}, "/v1/chat/completions in the 31st of 60"),
+        ("model", {"model": "another"}, "another in the 31st of 60"),
+        ("model", {"model": None}, "missing in the 31st of 60"),
+        ("stream", {"stream": False}, "false in the 31st of 60"),
+        ("ignore_eos", {"ignore_eos": None}, "missing in the 31st of 60"),
+        ("max_tokens", {"max_tokens": 15}, "1 token too few in the 31st of 60"),
+        ("max_tokens", {"max_tokens": None}, "missing in the 31st of 60"),
+        ("prompt_tokens", {"bare_prompt_tokens": 129}, "2 tokens too many in the 31st of 60"),
+    ],
+)
+def test_which_request_is_wrong_and_how_is_said(field: str, cells: dict[str, object], says: str) -> None:
+    assert ask(asked(), changed(FORGED, 30, **cells))[f"payload.{field}"].detail == says
+    assert ask(asked(), FORGED)[f"payload.{field}"].detail == ""
+
+
+def test_more_other_values_than_are_told_are_counted() -> None:
+    many = with_columns(FORGED, model=[f"model-{k}" for k in range(N)])
+    assert ask(asked(), many)["payload.model"].detail.endswith("model-2 in the 3rd of 60, 57 other values")
+
+
+def test_a_long_name_is_cut_where_it_does_not_fit_its_column() -> None:
+    model = "an-organisation/a-model-with-a-long-name"
+    long = with_columns(FORGED, model=[model] * N)
+    found = ask(asked(), replace(long, metadata=replace(long.metadata, model=model)))["payload.model"]
+    assert (found.outcome, len(found.expected)) == (Outcome.PASS, 27)
+    assert found.expected.endswith("...")

@@ -17,10 +17,10 @@ MODULES = sorted(path for path in PACKAGE.rglob("*.py"))
 # A module imports only from its own room or from lower ranks; the longest matching name counts.
 BY_RANK = (
     "loadproof errors data model_places absorber.laws",
-    "verdict plain_words yaml_text words cache live host chat_template record ended interruptible",
-    "process_tree warden log_tail",
-    "tools.names absorber.profile warden_link",
-    "stream_file packed_rows",
+    "verdict plain_words yaml_text words cache live host chat_template record ended interruptible strict_model",
+    "process_tree warden log_tail lengths allowances",
+    "tools.names absorber.profile warden_link workload",
+    "stream_file packed_rows prompts",
     "streams raw_request",
     "parts",
     "merging",

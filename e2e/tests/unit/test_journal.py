@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import polars as pl
@@ -57,9 +58,11 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
     assert row == {
         "req": 0, "worker": 0, "conn": 1, "nth": 0, "arrival_ns": 1000, "arrival_kernel": False, "read_ns": 1001,
         "received_ns": 1500, "method": "POST", "path": "/v1/completions?q",
-        "headers": [{"name": "Host", "value": "é"}, {"name": "Empty", "value": ""}], "body": body,
+        "headers": [{"name": "Host", "value": "é"}, {"name": "Empty", "value": ""}], "header_names": "host,empty",
+        "body": body,
         "digest": b"d" * 16, "occurrence": 0, "model": "m", "stream": True, "ignore_eos": False, "max_tokens": 7,
-        "extra_fields": '{"a": null, "seed": 1}', "bare_prompt_tokens": 1, "usage_prompt_tokens": 2,
+        "extra_fields": '{"a": null, "seed": 1}', "prompt_digest": hashlib.sha256(b"x").digest()[:16],
+        "prefix_digests": [], "bare_prompt_tokens": 1, "usage_prompt_tokens": 2,
         "planned_first_ns": 2_000_000, "planned_ns": [2_000_000, 3_000_000, 4_000_000],
         "late_ns": [0, 5, 7_000_000_000], "chunk_tokens": [1, 1, 1], "chunk_bytes": [100, 101, 102],
         "chunk_choice": [0, 0, 0], "done_ns": 99,
@@ -68,6 +71,7 @@ def test_what_was_recorded_is_what_is_read(tmp_path: Path) -> None:
         "how_ended": COMPLETE,
     }  # fmt: skip
     assert (other["late_ns"], other["how_ended"], other["status"]) == ([3, None], CLIENT_CLOSED, None)
+    assert (other["header_names"], other["prompt_digest"], other["prefix_digests"]) == ("", None, [])
 
 
 def test_a_journal_of_nothing_is_one(tmp_path: Path) -> None:
@@ -165,7 +169,7 @@ def test_another_schema_version_names_both(tmp_path: Path) -> None:
     table = pq.read_table(path)
     older = table.drop_columns("late_ns").replace_schema_metadata({METADATA_KEY: b'{"schema_version": 0}'})
     pq.write_table(older, path)
-    with pytest.raises(BrokenRun, match=r"schema version 0, missing columns \['late_ns'\].*reads version 2"):
+    with pytest.raises(BrokenRun, match=r"schema version 0, missing columns \['late_ns'\].*reads version 3"):
         read_journal(tmp_path)
 
 
@@ -175,7 +179,7 @@ def test_a_missing_column_or_author_is_broken_too(tmp_path: Path) -> None:
     pq.write_table(table.drop_columns("body"), path)
     with pytest.raises(BrokenRun, match=r"missing columns \['body'\]"):
         read_journal(tmp_path)
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: b'{"schema_version": 2}'}), path)
+    pq.write_table(table.replace_schema_metadata({METADATA_KEY: b'{"schema_version": 3}'}), path)
     with pytest.raises(BrokenRun, match="does not say who wrote it"):
         read_journal(tmp_path)
 

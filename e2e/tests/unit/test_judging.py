@@ -127,7 +127,7 @@ def test_a_record_of_before_there_were_servers_is_of_an_absorber(tmp_path: Path)
 
 
 def test_our_own_defect_is_broken_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(_path: Path) -> None:
+    def wrong(*_: object) -> None:
         raise ZeroDivisionError("of ours")
 
     monkeypatch.setattr("loadproof.judging.read_journal", wrong)

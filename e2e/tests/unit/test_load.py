@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,27 +16,30 @@ from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from loadproof.journal import CLIENT_CLOSED, COMPLETE, REFUSED, Journal, Metadata, read_journal
+from loadproof.load.chunks import chunk_groups, chunks_in
 from loadproof.load.concurrency import in_flight
 from loadproof.load.instrument import measure_timekeeping
+from loadproof.load.labels import Labels
 from loadproof.load.measured import measure
 from loadproof.load.offered import offered, spread
-from loadproof.load.requests import NEVER, Requests, actual_writes, measure_requests
+from loadproof.load.requests import NEVER, Requests, measure_requests
 from loadproof.load.truth import truth
 from tests.unit.forge import EPOCH_NS, LATENCY_S, changed, constant, journal, nanoseconds, with_extra
 from tests.unit.records import Record, write_journal
 
 MS = 1_000_000
+
+
+def listed(labels: Labels) -> list[object]:
+    return [labels.values[code] for code in labels.codes.tolist()]
+
+
 METADATA = Metadata(host="forge", boot_id="", model="m", clock_offset_ns=(0, 0), profile={})
 
 
 def requests(starts: list[int], ends: list[int]) -> Requests:
-    n = len(starts)
-    nothing = np.full(n, -1)
-    return Requests(
-        start_ns=np.array(starts, dtype=np.int64), end_ns=np.array(ends, dtype=np.int64), max_tokens=nothing,
-        bare_prompt_tokens=nothing, paths=[""] * n, models=[None] * n, streams=[None] * n, ignore_eos=[None] * n,
-        digests=[b""] * n, extra_fields=[""] * n, endings=[None] * n, side_traffic=Counter(), unrecognised=Counter(),
-    )  # fmt: skip
+    made = measure_requests(journal(constant(len(starts), 10)))
+    return replace(made, start_ns=np.array(starts, dtype=np.int64), end_ns=np.array(ends, dtype=np.int64))
 
 
 SPANS = st.lists(
@@ -207,28 +211,30 @@ def test_requests_side_traffic_and_strays(tmp_path: Path) -> None:
     assert seen.n == 8
     assert seen.side_traffic == {("GET", "/metrics"): 1}
     assert seen.unrecognised == {("POST", "/v1/embeddings"): 1}
-    assert seen.paths == ["/v1/completions", "/v1/chat/completions"] + ["/v1/completions"] * 6
-    assert seen.streams == [True, True, None, True, None, True, True, True]
+    assert listed(seen.paths) == ["/v1/completions", "/v1/chat/completions"] + ["/v1/completions"] * 6
+    assert listed(seen.streams) == [True, True, None, True, None, True, True, True]
     assert seen.max_tokens.tolist() == [4, 4, 4, 4, -1, 4, 4, 4]
     assert seen.bare_prompt_tokens.tolist() == [-1] * 8
-    assert seen.endings[4:7] == [REFUSED, CLIENT_CLOSED, None]
+    assert listed(seen.endings[4:7]) == [REFUSED, CLIENT_CLOSED, None]
+    assert seen.cut.tolist() == [False] * 5 + [True] + [False] * 2
 
 
 def test_requests_are_in_the_order_of_arrival() -> None:
     swapped = changed(journal(constant(3, 10)), 0, arrival_ns=EPOCH_NS + 150 * MS)
     seen = measure_requests(swapped)
     assert ((seen.start_ns - EPOCH_NS) // MS).tolist() == [100, 150, 200]
-    assert [digest[-1] for digest in seen.digests] == [2, 1, 3]
+    assert seen.bodies.tolist() == [1, 0, 2]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 99])
 def test_without_leading_takes_the_first_of_every_column(count: int) -> None:
-    seen = measure_requests(journal(constant(4, 10)))
-    rest = seen.without_leading(count)
+    load = measure(journal(constant(4, 10)))
+    seen, rest = load.requests, load.without_leading(count).requests
     assert rest.n == max(0, 4 - count)
-    assert rest.digests == seen.digests[count:]
+    assert rest.bodies.tolist() == seen.bodies[count:].tolist()
     assert rest.start_ns.tolist() == seen.start_ns[count:].tolist()
-    assert {len(getattr(rest, name)) for name in ("paths", "models", "streams", "endings", "end_ns")} == {rest.n}
+    beside = {"side_traffic", "unrecognised"}
+    assert {len(getattr(rest, f.name)) for f in fields(rest) if f.name not in beside} == {rest.n}
     assert (rest.start_s.tolist()[:1], rest.side_traffic) == ([0.0][: rest.n], seen.side_traffic)
 
 
@@ -242,9 +248,13 @@ def test_a_lateness_of_any_length_survives_the_file(tmp_path: Path) -> None:
 
 def test_chunks_that_were_never_written_have_no_time() -> None:
     cut = changed(journal([0.0, 1.0], tokens=3), 0, late_ns=[5, None, None], how_ended=CLIENT_CLOSED)
-    actual, offsets = actual_writes(cut)
-    assert offsets.tolist() == [0, 3, 6]
+    groups = list(chunk_groups(cut))
+    assert [row for group in groups for row in range(2)[group.rows]] == [0, 1]
+    assert [count for group in groups for count in group.counts.tolist()] == [3, 3]
+    actual, written = np.concatenate([group.actual() for group in groups]), [w for g in groups for w in g.written]
     assert (actual[:3] - EPOCH_NS).tolist() == [100 * MS + 5, -EPOCH_NS, -EPOCH_NS]
+    assert written == [True, False, False, True, True, True]
+    assert chunks_in(cut) == 6
 
 
 def test_timekeeping_is_numpys_over_the_chunks() -> None:
@@ -332,7 +342,7 @@ def test_timekeeping_of_nothing() -> None:
     ],
 )
 def test_spread(values: list[object], told: str) -> None:
-    assert spread(values) == told
+    assert spread(Counter(values)) == told
 
 
 def told(of: Journal) -> dict[str, str]:
@@ -346,7 +356,7 @@ def test_what_was_offered_in_words(tmp_path: Path) -> None:
     assert words["other requests"] == "1 x GET /metrics"
     assert words["path"] == "/v1/completions x 7, /v1/chat/completions x 1"
     assert words["max_tokens"] == "4 x 7, none x 1"
-    assert words["repeated bodies"] == "0"
+    assert words["repeated prompts"] == "5"
     even = told(journal(constant(100, 20)))
     assert even["rate"] == "20/s by end points, 20/s by half-lag medians"
     assert even["span, first to last arrival"] == "4.950 s"
@@ -363,6 +373,3 @@ def test_lateness_and_lag_are_offered_in_words() -> None:
     assert told(journal([0.0]))["our lag"] == "not known: the kernel stamped no arrival"
 
 
-def test_one_body_twice_is_one_repeated() -> None:
-    twice = changed(journal(constant(5, 20)), 3, digest=(1).to_bytes(16))
-    assert told(twice)["repeated bodies"] == "1"

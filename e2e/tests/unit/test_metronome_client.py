@@ -16,16 +16,16 @@ import socket
 import struct
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from loadproof.arrival import Law
+from loadproof.arrival import Arrival, Law
 from loadproof.errors import Exit
-from loadproof.metronome.__main__ import _plan, main
+from loadproof.metronome.__main__ import main
 from loadproof.metronome.answer import Answer
 from loadproof.metronome.asked import Asked
 from loadproof.metronome.claims import claims_of, row
@@ -33,106 +33,28 @@ from loadproof.metronome.client import Sender
 from loadproof.metronome.connection import Connection
 from loadproof.metronome.drive import drive
 from loadproof.metronome.exchange import Exchange
-from loadproof.metronome.schedule import offsets_s
+from loadproof.metronome.plan import plan
+from loadproof.metronome.schedule import generator, offsets_s
+from loadproof.metronome.stage import Stage
 from loadproof.metronome.wrong import go_wrong
-
-Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-TOKENS = 4
-DEADLINE_S = 30.0
-
-
-def event(value: object) -> bytes:
-    return b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n"
-
-
-def text(word: str, finish: str | None = None) -> dict[str, Any]:
-    return {"id": "c", "object": "text_completion", "choices": [{"index": 0, "text": word, "finish_reason": finish}]}
-
-
-USAGE = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": TOKENS, "total_tokens": 13}}
-ROLE = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
-DONE = event(b"[DONE]")
-WORDS = [text("a"), text(" b"), text(" c"), text(" d", "length")]
-EVENTS = b"".join(map(event, [*WORDS, USAGE])) + DONE
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-def chunked(body: bytes) -> bytes:
-    return b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-
-
-def sized(body: bytes, status: bytes = b"200 OK") -> bytes:
-    return b"HTTP/1.1 %s\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
-
-
-STREAM = HEAD + chunked(EVENTS)
-
-
-class Server:
-    """Keeps what it reads; `reply(reader, writer)` answers. Counts requests in flight and connections."""
-
-    def __init__(self, reply: Reply) -> None:
-        self.reply = reply
-        self.bodies: list[dict[str, Any]] = []
-        self.paths: list[str] = []
-        self.in_flight = self.peak = 0
-        self.opened = self.open = 0
-        self.changed = asyncio.Condition()
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._note(opened=1, open=1)
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = next(
-                    int(line.split(":")[1]) for line in head.splitlines() if line.startswith("Content-Length")
-                )
-                self.bodies.append(json.loads(await reader.readexactly(length)))
-                self.paths.append(head.split()[1])
-                await self._note(in_flight=1)
-                try:
-                    await self.reply(reader, writer)
-                finally:
-                    await self._note(in_flight=-1)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-            await self._note(open=-1)
-
-    async def _note(self, **steps: int) -> None:
-        async with self.changed:
-            for name, step in steps.items():
-                setattr(self, name, getattr(self, name) + step)
-            self.peak = max(self.peak, self.in_flight)
-            self.changed.notify_all()
-
-    async def until(self, true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(DEADLINE_S), self.changed:
-            await self.changed.wait_for(true)
-
-
-@contextlib.asynccontextmanager
-async def serving(reply: Reply) -> AsyncIterator[tuple[Server, str]]:
-    server = Server(reply)
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
-    async with listener:
-        try:
-            yield server, f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-            await server.until(lambda: server.open == 0)  # the sender left no connection behind
-        finally:
-            listener.abort_clients()
-
-
-def saying(reply: bytes, *, close: bool = False) -> Reply:
-    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(reply)
-        await writer.drain()
-        if close:
-            writer.close()
-            raise ConnectionError
-
-    return say
+from tests.unit.replying import (
+    DEADLINE_S,
+    DONE,
+    EVENTS,
+    HEAD,
+    ROLE,
+    STREAM,
+    TOKENS,
+    USAGE,
+    WORDS,
+    Reply,
+    Server,
+    chunked,
+    event,
+    saying,
+    serving,
+    sized,
+)  # fmt: skip
 
 
 async def resetting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,15 +71,15 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     raise ConnectionError
 
 
-HONEST = Asked(
-    model="m", num_requests=12, prompt_tokens=9, max_tokens=TOKENS, concurrency=3, seed=5, timeout_s=DEADLINE_S
-)
-OPEN = dataclasses.replace(HONEST, concurrency=None, rate_per_s=400.0)
+THREE_SLOTS = Stage(concurrency=3, num_requests=12)
+HONEST = Asked(model="m", stages=(THREE_SLOTS,), prompt_tokens=9, max_tokens=TOKENS, seed=5, timeout_s=DEADLINE_S)
+OPEN = dataclasses.replace(HONEST, stages=(Stage(rate_per_s=400.0, num_requests=12),))
+ONE_BY_ONE = dataclasses.replace(HONEST, stages=(Stage(concurrency=1, num_requests=12),))
 
 
 async def offered(asked: Asked, url: str) -> list[Exchange]:
     async with asyncio.timeout(DEADLINE_S):
-        return await drive(_plan(asked, url))
+        return await drive(plan(asked, url))
 
 
 def errors(exchanges: Sequence[Exchange]) -> list[str]:
@@ -335,10 +257,11 @@ async def test_everything_is_sent_once_in_order_and_answered(asked: Asked) -> No
 @pytest.mark.asyncio
 async def test_nothing_leaves_before_its_plan() -> None:
     """Poisson at 2000/s: gaps far below the millisecond of the event loop's own timers."""
-    asked = dataclasses.replace(OPEN, num_requests=200, rate_per_s=2000.0, arrival=Law.POISSON)
+    poisson = Arrival(Law.POISSON)
+    asked = dataclasses.replace(OPEN, stages=(Stage(rate_per_s=2000.0, num_requests=200),), arrival=poisson)
     async with serving(saying(STREAM)) as (_, url):
         exchanges = await offered(asked, url)
-    planned_s = offsets_s(Law.POISSON, count=200, rate_per_s=2000.0, seed=asked.seed)
+    planned_s = offsets_s(poisson, count=200, rate_per_s=2000.0, rng=generator(asked.seed))
     start_ns = exchanges[0].intended_ns - round(float(planned_s[0]) * 1e9)
     assert [e.intended_ns - start_ns for e in exchanges] == [round(float(offset) * 1e9) for offset in planned_s]
     assert all(e.sent_ns >= e.intended_ns for e in exchanges)
@@ -391,7 +314,7 @@ async def test_a_broken_reply_fails_its_request_alone_and_nothing_is_sent_again(
 
     server: Server
     async with serving(every_third) as (server, url):
-        exchanges = await offered(dataclasses.replace(HONEST, concurrency=1), url)
+        exchanges = await offered(ONE_BY_ONE, url)
     failures = [error for error in errors(exchanges) if error]
     assert len(server.bodies) == 12
     assert len(failures) == 4
@@ -416,8 +339,8 @@ async def test_a_server_that_never_answers_costs_the_timeout_and_no_more(asked: 
         exchanges = await offered(dataclasses.replace(asked, timeout_s=0.1), url)
     assert errors(exchanges) == ["no complete answer within 0.1 s"] * 12
     assert len(server.bodies) == 12
-    if asked.concurrency is not None:  # given up means gone: at most the C that end while the next C come
-        assert server.peak <= 2 * asked.concurrency
+    if asked is HONEST:  # given up means gone: at most the 3 that end while the next 3 come
+        assert server.peak <= 6
 
 
 @pytest.mark.asyncio
@@ -442,12 +365,12 @@ async def test_connections_that_never_come_about_end_too() -> None:
 @pytest.mark.asyncio
 async def test_an_idle_connection_that_was_closed_is_not_used() -> None:
     """Two requests one after the other; the server closes in between."""
-    asked = dataclasses.replace(HONEST, num_requests=2)
+    asked = dataclasses.replace(HONEST, stages=(Stage(concurrency=2, num_requests=2),))
     async with serving(saying(STREAM, close=True)) as (server, url):
-        plan = _plan(asked, url)
-        async with Sender(plan.host, plan.port, timeout_s=DEADLINE_S) as sender:
+        to_do = plan(asked, url)
+        async with Sender(to_do.host, to_do.port, timeout_s=DEADLINE_S) as sender:
             await sender.open(1)
-            for request in plan.requests:
+            for request in itertools.islice(to_do.requests, 2):
                 exchange = Exchange(0, request, streamed=True)
                 answered = asyncio.get_running_loop().create_future()
                 sender.launch(exchange, answered.set_result)
@@ -471,7 +394,7 @@ async def test_a_server_that_goes_away_fails_what_is_left() -> None:
 
     listener = await asyncio.start_server(only_once, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-    exchanges = await offered(dataclasses.replace(HONEST, concurrency=1), url)
+    exchanges = await offered(ONE_BY_ONE, url)
     assert len(exchanges) == 12
     assert all(errors(exchanges))
     assert "no connection" in errors(exchanges)[-1]
@@ -490,14 +413,15 @@ async def peak_of(asked: Asked, barrier: int) -> int:
     server: Server
     async with serving(wait_then_answer) as (server, url):
         exchanges = await offered(asked, url)
-    assert errors(exchanges) == [""] * asked.num_requests
+    assert errors(exchanges) == [""] * asked.about
     return server.peak
 
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize(("wrong", "slots"), [([], 3), (["concurrency+1"], 4), (["concurrency-1"], 2)])
 async def test_concurrency_is_reached_and_never_exceeded(wrong: list[str], slots: int) -> None:
-    asked = dataclasses.replace(go_wrong(HONEST, wrong), num_requests=200)
+    honest = dataclasses.replace(HONEST, stages=(dataclasses.replace(THREE_SLOTS, num_requests=200),))
+    asked = go_wrong(honest, wrong)
     assert await peak_of(asked, slots) == slots
 
 
@@ -523,9 +447,8 @@ VISIBLE: dict[str, Callable[[Bodies, Bodies], bool]] = {
 @pytest.mark.asyncio
 @pytest.mark.parametrize("kind", VISIBLE)
 async def test_a_wrong_kind_is_visible_and_the_honest_twin_is_not(kind: str) -> None:
-    one_by_one = dataclasses.replace(HONEST, concurrency=1)
     seen: list[Bodies] = []
-    for asked in (one_by_one, one_by_one, go_wrong(one_by_one, [kind])):
+    for asked in (ONE_BY_ONE, ONE_BY_ONE, go_wrong(ONE_BY_ONE, [kind])):
         async with serving(saying(STREAM)) as (server, url):
             exchanges = await offered(asked, url)
         assert not any(errors(exchanges))
@@ -683,12 +606,12 @@ def test_an_out_that_is_a_file_is_exit_64(tmp_path: Path, capsys: pytest.Capture
     [
         ({"concurrency": ""}, "give either --rate (with --arrival) or --concurrency"),
         ({"rate": "5"}, "give either --rate (with --arrival) or --concurrency"),
-        ({"arrival": "poisson"}, "--arrival needs --rate"),
+        ({"arrival": "poisson"}, "--arrival needs --rate, or a --stage with a rate"),
         ({"concurrency": "0"}, "must be at least 1, not 0"),
         ({"num_requests": "many"}, "invalid whole number value: 'many'"),
         ({"concurrency": "", "rate": "inf"}, "must be above 0 and finite, not inf"),
         ({"prompt_tokens": "1"}, "leaves no text beside the 1 BOS"),
-        ({"num_requests": "5000", "prompt_tokens": "2"}, "could not draw 5000 different prompts of 1 tokens"),
+        ({"num_requests": "5000", "prompt_tokens": "2"}, "different prompts of 1 tokens: ask for longer prompts"),
         ({"wrong": "rate-10%"}, "--wrong rate-10% needs --rate"),
         ({"wrong": "late"}, "invalid choice: 'late'"),
         ({"base_url": "127.0.0.1:8000"}, "give something like http://127.0.0.1:8000"),

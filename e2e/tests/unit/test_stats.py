@@ -95,13 +95,13 @@ def test_the_smallest_deviations_are_the_written_formulas(n: int) -> None:
     )
     bounds = stats.fixed_span_bounds(n, 15.0)
     assert bounds.low == pytest.approx(-(0.01 + 1 / n + 0.1 / 15))
-    assert bounds.high == pytest.approx(0.01 + 16 / n + 0.3 / 15)
+    assert bounds.high == pytest.approx((n - 1) / n / beta.ppf(5e-7, n - 1, 2) - 1 + 0.01 + 0.3 / 15)
     assert stats.even_spacing_bounds(n).high == -stats.even_spacing_bounds(n).low == max(0.01, 2 / n)
 
 
 def test_the_bounds_that_statistics_md_quotes() -> None:
     bounds = stats.fixed_span_bounds(600, 15.0)
-    assert (round(bounds.low, 3), round(bounds.high, 3)) == (-0.018, 0.057)
+    assert (round(bounds.low, 3), round(bounds.high, 3)) == (-0.018, 0.058)
     # the n that 5 % and 10 % need for a power of 90 %
     assert stats.gamma_rate_smallest_deviation(15_243) == pytest.approx(0.05, rel=1e-3)
     assert stats.gamma_rate_smallest_deviation(3_810) == pytest.approx(0.1, rel=1e-3)
@@ -202,3 +202,41 @@ def test_the_forge_draws_what_it_says() -> None:
     late = forge.sent(forge.constant(600, 40.0), rng) - forge.constant(600, 40.0)
     assert late.min() >= 0.1e-3
     assert np.median(late) < 4e-3
+
+
+@pytest.mark.parametrize("mean", [0.5, 5.0, 50.0, 1000.0, 1e6])
+@pytest.mark.parametrize("alpha", [1e-2, 1e-6])
+def test_the_numbers_of_a_window_are_the_poisson_laws(mean: float, alpha: float) -> None:
+    held = stats.count_interval(mean, alpha=alpha)
+    assert (held.low, held.high) == (poisson.ppf(alpha / 2, mean), poisson.isf(alpha / 2, mean))
+
+
+@pytest.mark.parametrize("count", GARWOOD_95)
+def test_the_numbers_of_a_window_have_the_published_interval(count: int) -> None:
+    low, high = GARWOOD_95[count]
+    assert count in stats.count_interval(low + 0.006, alpha=0.05)
+    assert count in stats.count_interval(high - 0.006, alpha=0.05)
+    assert count not in stats.count_interval(low - 0.006, alpha=0.05)
+    assert count not in stats.count_interval(high + 0.006, alpha=0.05)
+
+
+@pytest.mark.parametrize("shape", [0.5, 4.0])
+def test_the_numbers_of_a_window_of_gamma_gaps(shape: float) -> None:
+    rng, mean, runs = np.random.default_rng(8), 60.0, 40_000
+    times = np.cumsum(rng.gamma(shape, 1 / shape, (runs, 160)), axis=1)
+    counts = (times <= mean).sum(axis=1)
+    held = stats.count_interval(mean, shape, alpha=1e-2)
+    outside = int(np.count_nonzero((counts < held.low) | (counts > held.high)))
+    assert binomtest(outside, runs, 1e-2, alternative="greater").pvalue > 1e-4
+    tighter = np.count_nonzero((counts <= held.low) | (counts >= held.high))
+    assert binomtest(int(tighter), runs, 1e-2, alternative="less").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("shape", [0.5, 1.0, 4.0])
+def test_the_span_of_rescaled_gaps_is_within_its_bound_as_often_as_promised(shape: float) -> None:
+    rng, n, runs, alpha = np.random.default_rng(9), 100, 20_000, 1e-2
+    gaps = rng.gamma(shape, 1.0, (runs, n + 1))
+    spans = gaps[:, 1:-1].sum(axis=1) / gaps.sum(axis=1)
+    bound = stats.fixed_span_bounds(n, 1e9, shape, alpha)
+    beyond = int(np.count_nonzero((n - 1) / n / spans - 1 > bound.high - stats.FLOOR))
+    assert binomtest(beyond, runs, alpha / 2, alternative="two-sided").pvalue > 1e-4

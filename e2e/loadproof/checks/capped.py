@@ -1,0 +1,51 @@
+"""rate, where a limit of requests in flight holds it back: asked for as `cap`, or the tool's own.
+
+`rate.cap`: never more in flight than the cap; exact, at any n. A rate that is too low while the cap was reached is not
+the tool's fault: unclear. Where no cap was asked for, a rate that is too low because requests wait for others to end is
+told in words from the statistic of `load.following`: 8 of 10 of the starts that bring most in flight come within 5 ms
+after an end, and by chance no more than 4 of 10 would. Words only: nothing fails by them. Cannot see: a limit that is
+reached at so high a rate that there is always an end within 5 ms, or that makes evenly spaced arrivals.
+"""
+
+from __future__ import annotations
+
+from loadproof.checks.question import Part, exact
+from loadproof.load.evenness import measure_evenness
+from loadproof.load.following import AFTER_S, Following, following
+from loadproof.verdict import Finding
+
+FOLLOWING, BY_CHANCE, FEWEST_STARTS = 0.8, 0.4, 20
+
+
+def cap_finding(part: Part) -> Finding:
+    """Return the finding of a part with a cap."""
+    peak, cap = part.load.in_flight.peak, part.cap or 0
+    over = max(peak, cap) if peak else 0
+    return exact(f"rate.cap{part.suffix}", "never more in flight", f"<= {cap}", f"<= {over}" if over else "<= 0",
+                 n=part.load.requests.n, detail=f"{peak} were in flight at once")  # fmt: skip
+
+
+def held_back(part: Part) -> str:
+    """Say that the cap was reached, and what would be enough; "" where it was not, or there is none."""
+    if part.cap is None or part.load.in_flight.peak < part.cap:
+        return ""
+    seen = following(part.load.requests)
+    latency = part.load.in_flight.median_latency_s
+    enough = f"a cap of {1.25 * (part.rate or 0) * latency:.0f}" if latency else "a larger cap"
+    return (f"held back by the cap: {part.cap} were in flight for {seen.at_peak:.0%} of the time; {enough} or a lower "
+            "rate is enough")  # fmt: skip
+
+
+def waits_for_others(part: Part) -> str:
+    """Say that requests start when others end; "" where they do not, or it cannot be told."""
+    seen = following(part.load.requests)
+    if seen.starts < FEWEST_STARTS or seen.share < FOLLOWING or seen.by_chance > BY_CHANCE:
+        return ""
+    # An even schedule, whose gap goes into the latency without a rest, starts when others end and waits for none.
+    return "" if measure_evenness(part.load.requests.start_s).median_late_s <= AFTER_S else _words(seen)
+
+
+def _words(seen: Following) -> str:
+    return (f"arrivals follow the ends of replies: never more than {seen.peak} in flight, {seen.share:.0%} of the "
+            f"starts that reach {seen.peak} within 5 ms after an end (by chance {seen.by_chance:.0%}); the tool waits "
+            "for a free place")  # fmt: skip

@@ -1,0 +1,108 @@
+"""connections: is a connection used again, as the case declares of the tool, and is every reply heard to its end?
+
+Null hypothesis: an honest client with a pool of connections, or several processes with a pool each, opens one only when
+none of its own is free. reuse: of the second half of the requests, those that came on a new connection although another
+had been idle for more than 50 ms and less than 4 s; the exact lower bound of their share (Clopper and Pearson, 1e-6)
+is at most 25 %. From 50 requests on. Below 1e-6 false alarms for one pool, and for several as long as their number is
+at most a quarter of the requests: pools open early, while a client that does not use connections again opens on and
+on. Where the case declares `connections: per_request`, each request has its own; exact. cut: the client closes no
+connection before it has the reply; exact, no false alarm. With a duration, those in flight after the last start are
+abandoned, allowed and shown.
+`reuse` rests on our own writes. Cannot see: more pools than a quarter of the requests, which look like none; whose an
+idle connection is; requests that come more than 4 s apart. Left out, for they need a server that closes: resets, and
+the time between an idle close and the next use.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from loadproof.checks.question import EVIDENCE, NOTHING, Question
+from loadproof.checks.stats import ALPHA, Z_POWER
+from loadproof.checks.wording import verdict_on, which
+from loadproof.load.connections import Connections, connections
+from loadproof.verdict import Finding, Outcome
+
+if TYPE_CHECKING:
+    from loadproof.load.requests import Bools
+
+SMALLEST_N = 50
+NEW_SHARE = 0.25
+
+
+def findings(question: Question) -> Iterator[Finding]:
+    """Yield the findings on connections."""
+    measured = connections(question.trimmed.requests)
+    if question.declared.connections == "per_request":
+        yield _own(measured, question.trimmed.requests.n)
+    else:
+        yield _reuse(measured)
+    yield _cut(question)
+
+
+def _told(measured: Connections) -> str:
+    return (f"{measured.opened} opened, at least {measured.at_once} at once; requests per connection: median "
+            f"{measured.median_requests:g}, most {measured.most_requests}")  # fmt: skip
+
+
+def _own(measured: Connections, n: int) -> Finding:
+    found = f"{measured.opened} for {n} requests"
+    return verdict_on("connections.reuse", "each request its own connection", "a connection per request", found,
+                      right=measured.opened == n, n=n, detail=_told(measured))  # fmt: skip
+
+
+def least_share(seen: int, of: int, alpha: float = ALPHA) -> float:
+    """Return the exact lower bound of a share (Clopper and Pearson, one side of a two-sided level)."""
+    from scipy.special import betaincinv  # noqa: PLC0415 -- 0.6 s that commands which judge nothing need not wait
+
+    return float(betaincinv(seen, of - seen + 1, alpha / 2)) if seen else 0.0
+
+
+def smallest_share(of: int) -> float:
+    """Return the share that is seen with 90 % power: the least that fails, and the spread of what is seen of it."""
+    fails = next((seen for seen in range(int(NEW_SHARE * of), of + 1) if least_share(seen, of) > NEW_SHARE), of) / of
+    return min(1.0, fails + Z_POWER * math.sqrt(fails * (1 - fails) / of))
+
+
+def _reuse(measured: Connections) -> Finding:
+    n = len(measured.new)
+    late = measured.avoidable[n // 2 :]
+    seen, of = int(np.count_nonzero(late)), len(late)
+    outcome, detail, smallest = Outcome.PASS, _told(measured), ""
+    if n < SMALLEST_N:
+        outcome = Outcome.UNCLEAR
+        detail = f"{n} requests do not tell one pool from several; {SMALLEST_N} are enough. {detail}" if n else NOTHING
+    else:
+        smallest = f"{smallest_share(of):.0%} new"
+        if least_share(seen, of) > NEW_SHARE:
+            outcome, detail = Outcome.FAIL, f"connections are opened while others are idle: {detail}"
+    return Finding(check="connections.reuse", requirement="idle connections are used again",
+                   expected=f"new beside idle: <= {NEW_SHARE:.0%}", measured=f"{seen} of the last {of}",
+                   outcome=outcome, n=n, smallest_deviation=smallest, detail=detail, evidence=EVIDENCE)  # fmt: skip
+
+
+def _cut(question: Question) -> Finding:
+    requests = question.trimmed.requests
+    abandoned = requests.cut & _at_the_end_of_its_time(question)
+    wrong = requests.cut & ~abandoned
+    found, left = int(np.count_nonzero(wrong)), int(np.count_nonzero(abandoned))
+    return verdict_on("connections.cut", "no reply is cut by the client", "0 of all",
+                      f"{found} of {requests.n}" + (f", {left} more abandoned at the end" if left else ""),
+                      right=not found, n=requests.n,
+                      detail=f"the client closed its connection before it had the reply: {which(wrong)}")  # fmt: skip
+
+
+def _at_the_end_of_its_time(question: Question) -> Bools:
+    """Return which requests belong to a part with a duration and ended after its last start."""
+    requests = question.trimmed.requests
+    found = np.zeros(requests.n, np.bool_)
+    for part in question.parts:
+        starts = part.load.requests.start_ns
+        if part.duration_s is not None and len(starts):
+            own = (requests.start_ns >= starts[0]) & (requests.start_ns <= starts[-1])
+            found |= own & (requests.end_ns >= starts[-1])
+    return found

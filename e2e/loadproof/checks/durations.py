@@ -1,0 +1,94 @@
+"""count, by the clock: did a load or a stage that was asked for a time last so long and hold so many requests?
+
+- requests (of a load asked for `duration_s` at a rate), stage (of a stage that has a rate and `duration_s`): null
+  hypothesis: an honest sender of the declared law. poisson and gamma: N is within the exact interval of a renewal
+  count (`stats.count_interval`: the Poisson interval for shape 1), at 1e-6 shared by the stages, of a window that is
+  up to 0.4 s short (a late first send, a pause) or 0.1 s long; it fails only beyond 1 %. constant and fixed-span know
+  their number: within 1 + 0.1 s x rate, a bound. A stage's window begins up to 0.4 s, or a few gaps, before its first
+  arrival: the best of these counts. Smallest n: none.
+- stage (of one that asks for a number, between silences): exact.
+- duration: first to last arrival last as long as asked: less what the law leaves empty at both ends, a late first send
+  and a pause; in a closed loop less the longest latency. A bound, at any n.
+Cannot see: by how much the tool's own clock differs from ours where that is less than the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loadproof.arrival import Arrival, Law
+from loadproof.checks import stats
+from loadproof.checks.question import EVIDENCE, NOTHING, Part, Question, exact
+from loadproof.checks.stats_gaps import longest_honest_gap
+from loadproof.expected import StagesLoad
+from loadproof.load.arrivals import span_s
+from loadproof.load.requests import NEVER
+from loadproof.verdict import Finding, Outcome
+
+
+def findings(question: Question) -> Iterator[Finding]:
+    """Yield the findings of what was asked for a time, and of the numbers of stages."""
+    declared = question.declared.arrival
+    staged = isinstance(question.expected.load, StagesLoad)
+    for part in question.parts:
+        if part.rate is not None and part.duration_s is not None and declared is not None:
+            counts = part.in_window if staged else (part.load.requests.n,)
+            yield _held(part, part.rate, part.duration_s, declared, counts, "stage" if staged else "requests")
+        elif staged and part.n is not None and _between_silences(question.parts, part):
+            yield exact(f"count.stage{part.suffix}", "exactly the asked number", f"{part.n}",
+                        f"{part.load.requests.n}", n=part.load.requests.n)  # fmt: skip
+        if not staged and part.duration_s is not None:
+            yield _lasted(part, part.duration_s, declared)
+
+
+def _between_silences(parts: list[Part], part: Part) -> bool:
+    """Whether a stage's requests are told from others by silences alone, and not by their number."""
+    following = parts[parts.index(part) + 1 :][:1]
+    return part.told_by in {"begin", "silence"} and all(other.told_by == "silence" for other in following)
+
+
+def _held(  # noqa: PLR0917 -- as its only caller reads
+    part: Part, rate: float, duration_s: float, declared: Arrival, counts: tuple[int, ...], name: str
+) -> Finding:
+    mean = rate * duration_s
+    if declared.law in {Law.POISSON, Law.GAMMA}:
+        short = max(0.0, mean - rate * (stats.LATE_FIRST_S + stats.PAUSE_S))
+        few = stats.count_interval(short, declared.shape, part.alpha)
+        many = stats.count_interval(mean + rate * stats.PAUSE_S, declared.shape, part.alpha)
+        allowed = stats.Interval(few.low, many.high)
+    else:
+        wide = 1 + rate * stats.PAUSE_S
+        allowed = stats.Interval(mean - wide, mean + wide)
+    floor = stats.Interval(mean * (1 - stats.FLOOR), mean * (1 + stats.FLOOR))
+    n = min(counts, key=lambda count: abs(count - mean))
+    outcome, detail = Outcome.PASS, ""
+    if not any(count in allowed or count in floor for count in counts):
+        outcome = Outcome.FAIL
+        detail = f"{n / mean - 1:+.1%} beside what {rate:g}/s make in {duration_s:g} s"
+    low, high = min(allowed.low, floor.low), max(allowed.high, floor.high)
+    return Finding(check=f"count.{name}{part.suffix}", requirement="as many as the time holds",
+                   expected=f"{max(0, low):.4g} to {high:.4g}", measured=f"{n}", outcome=outcome,
+                   n=part.load.requests.n, smallest_deviation=f"{low / mean - 1:+.1%}/{high / mean - 1:+.1%}",
+                   detail=detail, evidence=EVIDENCE)  # fmt: skip
+
+
+def _lasted(part: Part, duration_s: float, declared: Arrival | None) -> Finding:
+    requests, late = part.load.requests, stats.LATE_FIRST_S + stats.PAUSE_S
+    if part.rate is not None and declared is not None:
+        longest = 1.0 if declared.law is Law.CONSTANT else longest_honest_gap(2, declared.shape, part.alpha)
+        low, high = duration_s - 2 * longest / part.rate - late, duration_s + stats.PAUSE_S
+    else:
+        lasted = (requests.end_ns - requests.start_ns)[requests.end_ns < NEVER]
+        low, high = duration_s - float(lasted.max(initial=0)) / 1e9 - late, duration_s + late
+    seen, outcome, detail = span_s(requests.start_s), Outcome.PASS, ""
+    if requests.n == 0:
+        outcome, detail = Outcome.UNCLEAR, NOTHING
+    elif low <= 0:
+        outcome = Outcome.UNCLEAR
+        detail = f"{duration_s:g} s are too short beside what may pass without a request; ask for {-low:.3g} s more"
+    elif not low <= seen <= high:
+        outcome, detail = Outcome.FAIL, "the load ended too early" if seen < low else "the load went on for too long"
+    return Finding(check="count.duration", requirement="it lasts as long as asked",
+                   expected=f"{max(0, low):.4g} to {high:.4g} s", measured=f"{seen:.3f} s", outcome=outcome,
+                   n=requests.n, smallest_deviation=f"-{duration_s - low:.2g} s/+{high - duration_s:.2g} s",
+                   detail=detail, evidence=EVIDENCE)  # fmt: skip
