@@ -16,7 +16,7 @@ from loadproof.strict_model import Sentence, Strict
 
 BY_STAGE = {
     "rate": ("mean", "gap", "cap"),
-    "arrivals": ("even", "halves", "silence", "burst", "gaps", "counts", "order", "trend", "lattice"),
+    "arrivals": ("even", "halves", "silence", "burst", "gaps", "counts", "order", "trend", "lull", "lattice"),
     "concurrency": ("slots", "refill", "ramp", "waves", "held"),
 }
 """The checks that look at each stage by itself."""

@@ -1,19 +1,18 @@
 """What does a case folder ask for, and which tools take part?
 
 A case is a folder: `expected.yaml` (`loadproof.expected`, read strictly) and a verbatim configuration file for
-each tool that takes part. Every mistake is a `UsageProblem` before anything starts; what is legal but too
-small to carry an answer is a warning. Left out: what the tool files say, that is for the tools.
+each tool that takes part. Every mistake is a `UsageProblem` before anything starts. Left out: what is legal and too
+small to carry an answer (`case_rules`), and what the tool files say, which is for the tools.
 """
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from loadproof.arrival import SMALLEST_N, SMALLEST_SPAN_S, Arrival, Law
+from loadproof.arrival import Arrival, Law
 from loadproof.errors import UsageProblem
 from loadproof.expected import (
     Allowance,
@@ -52,7 +51,6 @@ __all__ = [
     "ToolDeclaration",
     "Workload",
     "read_case",
-    "warnings",
 ]
 
 EXPECTED_FILE = "expected.yaml"
@@ -94,9 +92,13 @@ class Case:
         With the wait for a slot of the server's where more are asked to be in flight than it has; without it in an
         open loop, where it depends on all that came before.
         """
-        slots, load = self.expected.absorber.slots, self.expected.load
-        rounds = load.concurrency / slots if slots and isinstance(load, ConcurrencyLoad) else 1
-        return self.service_s * max(1, rounds)
+        load = self.expected.load
+        return self.latency_at(load.concurrency if isinstance(load, ConcurrencyLoad) else None)
+
+    def latency_at(self, concurrency: int | None) -> float:
+        """Return `latency_s` with so many in flight; None: as many as come."""
+        slots = self.expected.absorber.slots
+        return self.service_s * max(1, concurrency / slots if slots and concurrency else 1)
 
     def tools_with_files(self) -> list[str]:
         """Return the names of the tools that take part, in the order of the registry."""
@@ -193,52 +195,3 @@ def _odd_files(folder: Path) -> Iterator[str]:
             yield f"{entry}: has no place in a case{nearest(entry.name, _OWN_FILES) or may_hold}"
         elif not entry.is_file() and entry.name != EXPECTED_FILE:
             yield f"{entry}: is not a file"
-
-
-def warnings(case: Case) -> list[str]:
-    """Return why this case may be unable to answer, a sentence each; empty when nothing is too small.
-
-    The sizes are those from which a check gives an answer at all; below them its finding is unclear.
-    """
-    load = case.expected.load
-    if isinstance(load, ConcurrencyLoad):
-        sizes = _closed_loop_sizes(case, load.concurrency)
-    else:
-        sizes = _open_loop_sizes(case, load.rate) if isinstance(load, RateLoad) else iter(())
-    return [f"{case.name}: {told}" for told in sizes]
-
-
-def _closed_loop_sizes(case: Case, concurrency: int) -> Iterator[str]:
-    """The case rule: the first burst fills every slot before the first reply ends, and the plateau is long."""
-    latency, first, fill = case.latency_s, case.service_s, 4 * concurrency * 0.2e-3
-    span = case.span_s or (case.n or 0) * latency / concurrency
-    n = case.n or (span * concurrency / latency if latency else math.inf)
-    if n < 8 * concurrency:
-        yield f"about {n:.0f} requests are too few for concurrency {concurrency}; ask for at least {8 * concurrency}"
-    if span < 4:
-        yield f"the load lasts {span:.3g} s; ask for more requests or a slower server, so that it lasts at least 4 s"
-    if first < fill:
-        yield f"a reply takes {first:.3g} s, too short to fill concurrency {concurrency} first; make it {fill:.3g} s"
-    yield from _deadline(case, span)
-
-
-def _open_loop_sizes(case: Case, rate: float) -> Iterator[str]:
-    span = case.span_s or 0.0
-    n = span * rate
-    laws = {declared.arrival.law for declared in case.expected.tools.values() if declared.arrival}
-    if n < SMALLEST_N:
-        yield f"{n:.0f} requests cannot show a rate; ask for at least {SMALLEST_N}"
-    for law, shortest in SMALLEST_SPAN_S.items():
-        if law in laws and span < shortest:
-            yield f"the load lasts {span:.3g} s; the rate of {law} arrivals needs at least {shortest:g} s"
-    if laws - {Law.CONSTANT} and (n < 200 or span < 10):
-        yield f"{n:.0f} requests in {span:.3g} s; judging random arrivals needs at least 200 in at least 10 s"
-    slots = case.expected.absorber.slots
-    yield from _deadline(case, max(span, n * case.service_s / slots if slots else 0))
-
-
-def _deadline(case: Case, span: float) -> Iterator[str]:
-    if span >= (deadline := case.expected.deadline_s):
-        yield f"the load lasts {span:.3g} s and deadline_s is {deadline:g}; make the deadline longer"
-    elif case.latency_s >= deadline:
-        yield f"a reply takes {case.latency_s:.3g} s and deadline_s is {deadline:g}; the absorber's times are seconds"

@@ -18,7 +18,8 @@ import typer
 from loadproof import __version__
 from loadproof.absorber.recording import Options
 from loadproof.bench import Job, plan_jobs, run_job
-from loadproof.case import read_case, warnings
+from loadproof.case import read_case
+from loadproof.case_rules import warnings
 from loadproof.checks.every import check_allowances
 from loadproof.cli_options import (
     Cases,
@@ -41,7 +42,7 @@ from loadproof.errors import Exit, LoadproofError, UsageProblem
 from loadproof.interruptible import Interrupted, to_the_end
 from loadproof.journal import read_journal
 from loadproof.judging import Judgement, judge_journal, judge_run
-from loadproof.load.measured import measure
+from loadproof.load.measured import COLUMNS, measure
 from loadproof.load.offered import offered
 from loadproof.metronome.__main__ import main as metronome
 from loadproof.observing import observe
@@ -151,7 +152,7 @@ def observe_command(
     with ProgressLine(console(stderr=True)) as progress:
         seen = to_the_end(observe(command, behaviour, where, seed=seed, deadline_s=deadline_s, watch=progress,
                                   placement=placed(cpus, isolate), level=level, workers=workers))  # fmt: skip
-    lines = [*offered(measure(read_journal(seen.journal))),
+    lines = [*offered(measure(read_journal(seen.journal, COLUMNS))),
              ("the command", f"{seen.ended.says()}, {seen.ended.usage.cpu_s:.1f} CPU s"),
              ("journal and logs", str(where))]  # fmt: skip
     shown = console()

@@ -82,7 +82,9 @@ class Placed:
         found = found[np.argsort(self._rows[found], kind="stable")]  # chunks of one row stay as they were written
         begin, end = blocks[0] * _BLOCK, (blocks[-1] + 1) * _BLOCK
         near = self._table.slice(begin, end - begin)
-        return Chunks({name: numbers_of(near.select([name]))[name][found - begin] for name in near.schema.names}, starts)
+        return Chunks(
+            {name: numbers_of(near.select([name]))[name][found - begin] for name in near.schema.names}, starts
+        )
 
     def _places(self, block: int, rows: slice) -> Ints:
         of = self._rows[block * _BLOCK : (block + 1) * _BLOCK]

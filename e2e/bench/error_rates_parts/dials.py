@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bench.error_rates_parts import turns
 from loadproof.arrival import Arrival, Law
 from loadproof.case import Case
-from loadproof.checks.stats_counts import window_s
 from loadproof.journal import Journal
 from tests.unit import forge
 from tests.unit.forge_client import calls_of, recorded, replies
 from tests.unit.forge_loops import Calls, slots, waves
 from tests.unit.forge_times import Seconds, by_law, sent
-from tests.unit.wrong_kind import Ask, Rng, rate_of
+from tests.unit.wrong_kind import Ask, Rng, at_rate, rate_of
 from tests.unit.wrong_loops import loop
+from tests.unit.wrong_stages import lasting, lasting_only, stage, staged
 
 type Wrong = Callable[[Case, Rng, float], Journal]
 type Turn = Callable[[Seconds, float, float, Rng], Seconds]
@@ -69,92 +70,6 @@ def _turned(turn: Turn) -> Wrong:
     return wrong
 
 
-def _gaps_gone(times: Seconds, _rate: float, effect: float, rng: Rng) -> Seconds:
-    """A share of the gaps is none: that share is the distance of the two distribution functions at 0."""
-    gaps = np.diff(times, prepend=0.0) / (1 - effect)
-    return np.asarray(np.cumsum(np.where(rng.random(len(gaps)) < effect, 0.0, gaps)))
-
-
-def _swinging(times: Seconds, rate: float, effect: float, _rng: Rng) -> Seconds:
-    """The rate swings by a share A, ten of the counted windows a swing.
-
-    Counts of mean m then vary 1 + m A^2 / 2 x (sin(pi / 10) / (pi / 10))^2 times as much as without.
-    """
-    width = window_s(len(times), float(times[-1]), 1.0)
-    swing = math.sqrt(2 * (effect - 1) / (rate * width)) / float(np.sinc(0.1))
-    at = np.linspace(0, times[-1], 20_000)
-    omega = 2 * math.pi / (10 * width)
-    work = at + min(swing, 1.0) / omega * (1 - np.cos(omega * at))
-    return np.asarray(np.interp(times, work, at))
-
-
-def _ordered(times: Seconds, rate: float, effect: float, rng: Rng) -> Seconds:
-    """Exponential gaps, each of which follows the last: a Gaussian copula whose rank correlation is `effect`."""
-    from scipy.special import ndtr  # noqa: PLC0415 -- 0.6 s that --help need not wait
-
-    follow = 2 * math.sin(math.pi * effect / 6)
-    noise = rng.standard_normal(len(times))
-    state = np.empty(len(times))
-    state[0] = noise[0]
-    for k in range(1, len(times)):
-        state[k] = follow * state[k - 1] + math.sqrt(1 - follow**2) * noise[k]
-    return np.asarray(np.cumsum(-np.log1p(-ndtr(state))) / rate)
-
-
-def _trend(times: Seconds, _rate: float, effect: float, _rng: Rng) -> Seconds:
-    """The rate grows evenly from 1 - effect / 2 to 1 + effect / 2 of its mean."""
-    begin, span = 1 - effect / 2, times[-1]
-    return np.asarray((np.sqrt(begin**2 + 2 * effect * times / span) - begin) / effect * span)
-
-
-def _on_ticks(times: Seconds, _rate: float, effect: float, rng: Rng) -> Seconds:
-    """A share of the arrivals waits for the next tenth of a second: that share is the resultant there."""
-    return np.where(rng.random(len(times)) < effect, np.ceil(times * 10) / 10, times)
-
-
-def _on_seconds(times: Seconds, _rate: float, effect: float, rng: Rng) -> Seconds:
-    """So many of the seconds after the first arrival have their last arrival at the full second instead."""
-    since = times - times[0]
-    second = np.floor(since)
-    last = np.flatnonzero(np.append(np.diff(second) > 0, False))
-    moved = rng.permutation(last)[: round(effect)]
-    return np.asarray(times[0] + np.where(np.isin(np.arange(len(times)), moved), second + 1, since))
-
-
-def _silent(times: Seconds, _rate: float, effect: float, _rng: Rng) -> Seconds:
-    """Nothing is sent for so long in the middle, and then everything so much later."""
-    middle = len(times) // 2
-    gap = times[middle] - times[middle - 1]
-    return times + np.where(np.arange(len(times)) >= middle, effect - gap, 0.0)
-
-
-def _busy_second(times: Seconds, _rate: float, effect: float, _rng: Rng) -> Seconds:
-    """So many requests come within 0.99 s in the middle, and everything after them is earlier."""
-    first = (len(times) - round(effect)) // 2
-    last = first + round(effect) - 1
-    faster = 0.99 / (times[last] - times[first])
-    inside = times[first] + (np.clip(times, times[first], times[last]) - times[first]) * faster
-    return np.asarray(np.minimum(times, times[first]) + inside - times[first] + np.maximum(times - times[last], 0.0))
-
-
-def _at_once(times: Seconds, _rate: float, effect: float, _rng: Rng) -> Seconds:
-    """So many requests come at once in the middle, those after the first before their time."""
-    middle = len(times) // 2
-    late = (np.arange(len(times)) >= middle) & (np.arange(len(times)) < middle + round(effect))
-    return np.where(late, times[middle], times)
-
-
-def _late(times: Seconds, _rate: float, effect: float, rng: Rng) -> Seconds:
-    """Three in four are so much later than the others: the median is one of theirs."""
-    return np.asarray(times + np.where(rng.random(len(times)) < 0.75, effect, 0.0))
-
-
-def _halves(times: Seconds, _rate: float, effect: float, _rng: Rng) -> Seconds:
-    """The second half is faster by a share."""
-    half = len(times) // 2
-    return np.where(np.arange(len(times)) < half, times, times[half] + (times - times[half]) / (1 + effect))
-
-
 def _turnaround(asked: Case, rng: Rng, effect: float) -> Journal:
     calls = slots(8, rng, replies(asked, rng), n=asked.n, turnaround_s=(0.9 * effect, 1.1 * effect))
     return recorded(calls, chunks=1)
@@ -172,15 +87,43 @@ def _waves(asked: Case, rng: Rng, effect: float) -> Journal:
 
 
 def _away(asked: Case, rng: Rng, effect: float) -> Journal:
-    """Nobody sends for so long, half-way."""
+    """One slot is not used for so long, half-way."""
     calls = calls_of(asked, rng)
     begin = float(calls.starts_s[len(calls.starts_s) // 2])
-    return recorded(slots(8, rng, replies(asked, rng), n=asked.n, away_s=(begin, begin + effect)), chunks=1)
+    return recorded(slots(8, rng, replies(asked, rng), n=asked.n, away_s=(begin, begin + effect), away=1), chunks=1)
 
 
 def _fresh(asked: Case, rng: Rng, effect: float) -> Journal:
     calls = calls_of(asked, rng)
     return recorded(calls, fresh=rng.random(len(calls.starts_s)) < effect, chunks=1)
+
+
+def _stages_of(arrival: str) -> Ask:
+    """Two stages of n / 2 requests."""
+    return lambda n: staged([{"rate": 20, "duration_s": n / 40, "gap_s": 2}, {"rate": 40, "duration_s": n / 80}],
+                            arrival)(n)  # fmt: skip
+
+
+def _slower_stage(asked: Case, rng: Rng, effect: float) -> Journal:
+    return stage(2, rate=40 * (1 - effect))(asked, rng)
+
+
+def _shorter_gap(asked: Case, rng: Rng, effect: float) -> Journal:
+    """The last gap of the first stage, 1/20 s, is part of the silence and makes up for nothing."""
+    return stage(1, gap_s=2 - effect - 1 / 20)(asked, rng)
+
+
+def _shorter(asked: Case, rng: Rng, effect: float) -> Journal:
+    return lasting_only(1 - effect / (asked.expected.workload.duration_s or 1))(asked, rng)
+
+
+def _fewer(asked: Case, rng: Rng, effect: float) -> Journal:
+    return at_rate(1 - effect)(asked, rng)
+
+
+def _low(printed: Sequence[float]) -> float:
+    """The size of a deviation downwards."""
+    return -min(printed)
 
 
 def _at(arrival: str, rate: float = 40) -> Ask:
@@ -190,25 +133,38 @@ def _at(arrival: str, rate: float = 40) -> Ask:
 POISSON, CONSTANT = _at("poisson"), _at("constant")
 SLOW = _at("poisson", 5)  # gaps are far longer than jitter, so that an effect on them has the size that is meant
 DIALS: tuple[Dial, ...] = (
-    Dial("arrivals.gaps", "a share of the gaps is none", SLOW, _turned(_gaps_gone), Limits(most=0.95)),
-    Dial("arrivals.counts", "the rate swings", POISSON, _turned(_swinging), Limits(most=14.0)),
-    Dial("arrivals.order", "a gap follows the last one", SLOW, _turned(_ordered), Limits(most=0.95)),
-    Dial("arrivals.trend", "the rate grows evenly", POISSON, _turned(_trend), Limits(most=2.0)),
-    Dial("arrivals.lattice", "a share waits for ticks of 100 ms", POISSON, _turned(_on_ticks), Limits(most=1.0), min),
+    Dial("arrivals.gaps", "a share of the gaps is none", SLOW, _turned(turns.gaps_gone), Limits(most=0.95)),
+    Dial("arrivals.counts", "the rate swings", POISSON, _turned(turns.swinging), Limits(most=14.0)),
+    Dial("arrivals.order", "a gap follows the last one", SLOW, _turned(turns.ordered), Limits(most=0.95)),
+    Dial("arrivals.trend", "the rate grows evenly", POISSON, _turned(turns.trend), Limits(most=2.0)),
+    Dial("arrivals.lattice", "a share waits for ticks of 100 ms", POISSON, _turned(turns.on_ticks),
+         Limits(most=1.0), min),
     Dial("arrivals.lattice", "the last one of some seconds comes on the second", _at("poisson", 20),
-         _turned(_on_seconds),
+         _turned(turns.on_seconds),
          Limits(printed_last=True), lambda printed: printed[-2] if len(printed) > 1 else math.inf),
-    Dial("arrivals.silence", "nothing is sent for a while (poisson)", POISSON, _turned(_silent), bound=True),
-    Dial("arrivals.burst", "a busy second (poisson)", POISSON, _turned(_busy_second), Limits(share_of_n=0.9),
+    Dial("arrivals.silence", "nothing is sent for a while (poisson)", POISSON, _turned(turns.silent), bound=True),
+    Dial("arrivals.lull", "10 s at a lower rate", POISSON, _turned(turns.slow_stretch), Limits(most=0.95),
+         lambda printed: 1 - printed[0] / printed[1] / 40),
+    Dial("arrivals.burst", "a busy second (poisson)", POISSON, _turned(turns.busy_second), Limits(share_of_n=0.9),
          bound=True),
-    Dial("arrivals.silence", "nothing is sent for a while (constant)", CONSTANT, _turned(_silent), bound=True),
-    Dial("arrivals.burst", "some come at once (constant)", CONSTANT, _turned(_at_once), Limits(share_of_n=0.4),
+    Dial("arrivals.silence", "nothing is sent for a while (constant)", CONSTANT, _turned(turns.silent), bound=True),
+    Dial("arrivals.burst", "some come at once (constant)", CONSTANT, _turned(turns.at_once), Limits(share_of_n=0.4),
          bound=True),
-    Dial("arrivals.even", "three in four come late", CONSTANT, _turned(_late), bound=True),
-    Dial("arrivals.halves", "the second half is faster", CONSTANT, _turned(_halves), bound=True),
+    Dial("arrivals.even", "three in four come late", CONSTANT, _turned(turns.late), bound=True),
+    Dial("arrivals.halves", "the second half is faster", CONSTANT, _turned(turns.halves), bound=True),
     Dial("concurrency.refill", "a slot waits before it is used again", loop, _turnaround, bound=True),
     Dial("concurrency.ramp", "the slots are filled one after another", loop, _ramp, bound=True),
     Dial("concurrency.waves", "some rounds are waves", loop, _waves, bound=True),
-    Dial("concurrency.held", "nobody sends for a while", loop, _away, pick=lambda p: p[-2] * p[-1], bound=True),
+    Dial("concurrency.held", "a slot is not used for a while, at least for a whole window", loop, _away,
+         Limits(share_of_n=0.013), lambda printed: 2 * printed[-1]),
+    Dial("count.stage[2]", "the second stage is too slow (poisson)", _stages_of("poisson"), _slower_stage,
+         Limits(most=0.9), _low),
+    Dial("count.stage[2]", "the second stage is too slow (constant)", _stages_of("constant"), _slower_stage,
+         Limits(most=0.9), _low, bound=True),
+    Dial("rate.gap[1]", "the silence between stages is too short", _stages_of("constant"), _shorter_gap,
+         Limits(most=2.0), _low, bound=True),
+    Dial("count.requests", "a duration holds too few (poisson)", lasting(40, "poisson"), _fewer, Limits(most=0.9),
+         _low),
+    Dial("count.duration", "a duration is cut short", lasting(40, "constant"), _shorter, pick=_low, bound=True),
     Dial("connections.reuse", "a share opens a connection although one is free", CONSTANT, _fresh, Limits(most=1.0)),
 )  # fmt: skip

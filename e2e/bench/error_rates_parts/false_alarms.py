@@ -96,7 +96,12 @@ def table(found: dict[tuple[str, int], Counts], level: float) -> str:
             if told:
                 against = sorted({judged(seen, level) for seen in told}, key=WORST_FIRST.index)
                 rows.append(
-                    [statistic.name, law, *(f"{s.share:.2e} (≤ {s.high:.1e})" for s in told), ", ".join(against)]
+                    [
+                        statistic.name,
+                        law,
+                        *(f"{100 * s.share:.2g} % (≤ {100 * s.high:.2g} %)" for s in told),
+                        ", ".join(against),
+                    ]
                 )
     runs = {n: found[law, n].runs for law, n in found}
     return markdown(["statistic", "law", *(f"n = {n:,} ({runs[n]:,} runs)" for n in sizes), f"against {level:g}"], rows)

@@ -47,17 +47,20 @@ class Seen:
         return Seen(self.events + other.events, self.trials + other.trials)
 
 
-WORST_FIRST = ("ABOVE", "at the level", "below", "conservative")
+WORST_FIRST = ("ABOVE", "level within bounds", "below", "conservative")
+TELLING = 20
+"""So many events must be expected before few of them mean anything."""
 
 
 def judged(seen: Seen, nominal: float) -> str:
     """Return how a share stands to the level that was meant.
 
-    `conservative`: below a tenth of it. `below`: even the upper bound is not above it. `at the level`: it lies between
-    the bounds, as it must for an exact law, whose rate *is* the level. `ABOVE`: even the lower bound is above it.
+    `conservative`: below a tenth of it, in trials enough to tell. `below`: not even the upper bound is above it.
+    `level within bounds`: it lies between them, as it must for an exact law, whose rate *is* the level, and does for
+    any other in too few trials. `ABOVE`: even the lower bound is above it.
     """
     if seen.low > nominal:
         return "ABOVE"
-    if seen.high > nominal:
-        return "at the level"
-    return "conservative" if seen.share < nominal / 10 else "below"
+    if seen.share < nominal / 10 and nominal * seen.trials >= TELLING:
+        return "conservative"
+    return "level within bounds" if seen.high > nominal else "below"

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from loadproof.arrival import Arrival, Law
-from loadproof.checks import stats, stats_counts, stats_gaps, stats_lattice
+from loadproof.checks import stats, stats_counts, stats_gaps, stats_lattice, stats_lulls
 from tests.unit.forge_times import Seconds, by_law
 
 RATE = 40.0
@@ -76,6 +76,10 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("order", lambda times, _law, alpha: stats_gaps.order_bound(np.diff(times), alpha) > 0),
     Statistic("silence", _gap(lambda gaps, shape, alpha: stats_gaps.silence_bound(gaps, RATE, shape, alpha))),
     Statistic("burst", lambda times, law, alpha: stats_counts.burst_bound(times, RATE, law.shape, alpha) > 0),
+    Statistic("crowd", lambda times, law, alpha: stats_lulls.crowd_bound(times, RATE, law.shape, alpha) > 0),
+    Statistic("lull", lambda times, law, alpha: stats_lulls.lull_bound(times, RATE, law.shape, alpha) > 0),
+    Statistic("lull", lambda times, law, alpha: stats_lulls.lull_bound(times, RATE, law.shape, alpha) > 0),
+    Statistic("crowd", lambda times, law, alpha: stats_lulls.crowd_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("trend", lambda times, law, alpha: stats_counts.trend_bound(times, law.shape, alpha) > 0),
     Statistic("ticks", lambda times, law, alpha: stats_lattice.tick_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("edge", lambda times, law, alpha: stats_lattice.edge_bound(times, RATE, law.shape, alpha) > 0),

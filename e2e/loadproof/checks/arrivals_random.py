@@ -5,18 +5,20 @@ with gamma gaps of the declared shape a (1: exponential) at the asked rate. A fi
 which the statistics, relative to their own mean, do not notice. Each finding fails when the lower confidence bound of
 an effect, at 1e-6, is beyond its floor (`stats_gaps`, `stats_counts`, `stats_lattice`; docs/statistics.md: arrivals):
 - gaps: Kolmogorov's distance from the law, floor 0.10 and what jitter alone makes at this rate and shape.
-- counts: variance of counts in windows (1 s, or as `window_s` says) over the law's; floors 2 and 0.5, above also what
-  pauses move from one window to the next.
-- order: largest rank correlation of gaps at lags 1-32, floor 0.2 and what jitter makes.
-- silence: longest gap beyond the law's, floor 0.25 s. burst: rate of the busiest second, floor 40 % above the asked.
+- counts: variance of counts in windows (1, 2 and 5 s, or as `window_s` says) over the law's; floors 2 and 0.5, above
+  also what pauses move from one window to the next.
+- order: largest rank correlation of gaps at lags up to a quarter of them, floor 0.2 and what jitter makes.
+- silence: longest gap beyond the law's, floor 0.25 s. burst: rate of the busiest second, floor 40 % above the asked;
+  and of the fullest 5 or 20 ms beside the silence that came before them, floor 10 %.
+- lull: rate of the emptiest 2, 5 or 10 s, floor 20 % below the asked.
 - trend: Laplace's, floor 0.05 (the rate grows by 5 % of its mean from the first to the last arrival).
 - lattice: R on ticks of 1 ms to 1 s (16 periods), floor 0.3; share of seconds with an arrival within 2 or 4 ms of it,
   floor 0.10 above chance.
-gaps, counts, order and trend look at arrivals after the first second. Smallest n: 200, and 100/a, in an asked span of
-10 s; silence and burst, which are exact, from 2. False alarms below 1e-6 by exact laws or tail bounds, each measured to
-be conservative at 1e-2 and 1e-3; the gaps' jitter and the pauses are bounds, no law. Cannot see: ticks far shorter than
-a gap, one place in the second at 1000/s and more, a drift of 15 % below n = 29,000, anything of how gaps far shorter
-than the jitter were meant to be.
+gaps, counts, order, trend and lull look at arrivals after the first second. Smallest n: 200, and 100/a, in an asked
+span of 10 s; silence and burst, which are exact, from 2. False alarms below 1e-6 by exact laws or tail bounds, each
+measured to be conservative at 1e-2 and 1e-3; the gaps' jitter and the pauses are bounds, no law. Cannot see: ticks far
+shorter than a gap, one place in the second at 1000/s and more, a drift of 15 % below n = 29,000, anything of how gaps
+far shorter than the jitter were meant to be.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from loadproof.arrival import Arrival, Law
-from loadproof.checks import stats_counts, stats_gaps
+from loadproof.checks import stats_counts, stats_gaps, stats_lulls
 from loadproof.checks.arrivals_ticks import lattice
 from loadproof.checks.question import NOTHING, Part
 from loadproof.checks.spacing import Spaced
@@ -45,6 +47,8 @@ ORDER = 0.2
 SILENCE_S = 0.25
 BURST = LATE_FIRST_S + PAUSE_S  # of a second: what an honest sender may have to catch up
 TREND = 0.05
+LULL = 0.2
+CROWD = 0.1
 
 
 def findings(part: Part, declared: Arrival) -> Iterator[Finding]:
@@ -63,13 +67,14 @@ def findings(part: Part, declared: Arrival) -> Iterator[Finding]:
         yield _counts(spaced, settled, shape)
         yield _order(spaced, gaps, shape)
         yield _trend(spaced, settled, shape)
+        yield _lull(spaced, settled, shape)
         yield lattice(spaced, shape)
     yield from _extremes(spaced, shape)
 
 
 REQUIREMENTS = {
     "counts": "as many clusters as by the law", "order": "gaps in no order", "trend": "one rate throughout",
-    "lattice": "on no ticks, at no fixed place",
+    "lull": "no stretch with too few", "lattice": "on no ticks, at no fixed place",
 }  # fmt: skip
 
 
@@ -89,13 +94,16 @@ def _gaps(spaced: Spaced, gaps: Seconds, declared: Arrival) -> Finding:
 
 
 def _counts(spaced: Spaced, settled: Seconds, shape: float) -> Finding:
-    ratio, interval, windows = stats_counts.dispersion_interval(settled, shape, spaced.alpha)
-    ceiling = CLUSTERED + PAUSED * shape * spaced.rate / windows.width_s
-    reach = stats_counts.ratio_reach(windows.freedom, spaced.alpha)
-    clustered = interval.low > ceiling
+    found = stats_counts.dispersions(settled, shape, spaced.alpha)
+    judged = []
+    for ratio, interval, windows in found:
+        ceiling = CLUSTERED + PAUSED * shape * spaced.rate / windows.width_s
+        judged.append((max(interval.low / ceiling, REGULAR / max(interval.high, 1e-12)), ratio, ceiling, windows))
+    beyond, ratio, ceiling, windows = max(judged, key=lambda one: one[0])
+    reach = stats_counts.ratio_reach(windows.freedom, windows.alpha)
     detail = f"counts in windows of {windows.width_s:.3g} s vary {ratio:.3g} times as much as by the law"
     return spaced.finding("counts", REQUIREMENTS["counts"], f"{REGULAR:g} to {ceiling:.3g} x the law's",
-                          f"{ratio:.3g} x", wrong=clustered or interval.high < REGULAR, n=windows.count, detail=detail,
+                          f"{ratio:.3g} x in {windows.width_s:.3g} s", wrong=beyond > 1, n=windows.count, detail=detail,
                           seen=f"x {REGULAR * reach.low:.2g} or x {ceiling * reach.high:.2g}")  # fmt: skip
 
 
@@ -132,8 +140,29 @@ def _extremes(spaced: Spaced, shape: float) -> Iterator[Finding]:
     yield spaced.finding("silence", requirements["silence"], f"<= {longest:.3f} s", f"{float(gaps.max()):.3f} s",
                          wrong=float(gaps.max()) > longest, seen=f"{longest:.3f} s",
                          detail="the tool stopped sending for a while")  # fmt: skip
+    yield _burst(spaced, shape, requirements["burst"])
+
+
+def _burst(spaced: Spaced, shape: float, requirement: str) -> Finding:
+    """Return the finding of the busiest second, and of the fullest moment that no silence before it explains."""
+    n, rate, alpha = spaced.n, spaced.rate, spaced.alpha / 2
     busiest, at = stats_counts.busiest_second(spaced.times)
     most = stats_counts.most_in_a_second((1 + BURST) * rate, n, shape, alpha)
-    yield spaced.finding("burst", requirements["burst"], f"<= {most} in a second", f"{busiest} at {at:.1f} s",
-                         wrong=busiest > most, seen=f"{most + 1} in a second",
-                         detail=f"{busiest} requests in the second from {at:.2f} s on")  # fmt: skip
+    crowd = max(stats_lulls.crowds(spaced.settled, shape, alpha), key=lambda one: one.rate)
+    crowded = crowd.rate > (1 + CROWD) * rate
+    told = f"{crowd.events} within {crowd.width_s * 1e3:g} ms at {crowd.at_s:.2f} s" if crowded else ""
+    rush = f"{busiest} requests in the second from {at:.2f} s on" if busiest > most else ""
+    return spaced.finding("burst", requirement, f"<= {most} in a second", f"{busiest} at {at:.1f} s",
+                          wrong=crowded or busiest > most, seen=f"{most + 1} in a second",
+                          detail="; ".join(filter(None, (rush, told))))  # fmt: skip
+
+
+def _lull(spaced: Spaced, settled: Seconds, shape: float) -> Finding:
+    check, requirement = "lull", REQUIREMENTS["lull"]
+    worst = min(stats_lulls.emptiest(settled, shape, spaced.alpha), key=lambda one: one.rate)
+    slow = (1 - LULL) * spaced.rate
+    fewest = stats_lulls.fewest_in(worst.width_s, slow, len(settled), shape, spaced.alpha)
+    return spaced.finding(check, requirement, f">= {fewest} in {worst.width_s:g} s", f"{worst.events}",
+                          wrong=worst.events < fewest, seen=f"{max(0, fewest - 1)} in {worst.width_s:g} s",
+                          n=len(settled), detail=f"{worst.events} requests in the {worst.width_s:g} s from "
+                          f"{worst.at_s:.1f} s on")  # fmt: skip

@@ -42,6 +42,7 @@ TURNAROUND_S, TURNAROUND_SHARE = 0.02, 0.05
 USUAL_TURNAROUND_S = 0.01
 PAUSED_S = 0.2
 """What pauses add up to in a few seconds, when they meet slots that all end together."""
+FILLED = 0.75
 RAMP_S, RAMP_S_A_SLOT = 0.25, 0.0005
 HELD_SHARE = 0.5
 WINDOW_S = 1.0
@@ -76,6 +77,13 @@ class _Measured:
         """The share of the time that slots are empty later on, where enough is seen of that, or may be at most."""
         usual = USUAL_TURNAROUND_S / (self.held.median_latency_s + USUAL_TURNAROUND_S)
         return usual if self.too_short else max(usual, 1 - self.top.mean / self.top.slots)
+
+    @property
+    def begins_empty(self) -> bool:
+        """Whether slots were empty before any was freed: in the first latency, when an honest client fills them."""
+        first = int(self.held.starts[0]) if len(self.held.starts) else 0
+        filled = self.held.mean(first, first + round(self.held.median_latency_s * 1e9), self.top.slots)
+        return self.top.slots > 1 and filled < FILLED * self.top.slots
 
     @cached_property
     def refilled(self) -> Refills:
@@ -142,11 +150,11 @@ def _slots(this: _Measured) -> Finding:
 def _refill(this: _Measured) -> Finding:
     bound, outcome, detail = milliseconds(this.refill_bound_s), Outcome.PASS, this.too_short
     if detail:
-        outcome = Outcome.UNCLEAR
+        bound, outcome = milliseconds(this.bound_s), Outcome.UNCLEAR
     elif this.top.refill_s > this.refill_bound_s:
         outcome, detail = Outcome.FAIL, looks.emptied(this.held, this.top, this.refilled)
     return this.says("refill", "a freed slot is refilled at once", f"<= {bound}", milliseconds(this.top.refill_s),
-                     outcome, n=this.top.starts, smallest=bound, detail=detail)  # fmt: skip
+                     outcome, n=this.top.starts, smallest="" if this.too_short else bound, detail=detail)  # fmt: skip
 
 
 def held_at_least(asked: int, latency_s: float, bound_s: float) -> tuple[int, float]:
@@ -155,29 +163,39 @@ def held_at_least(asked: int, latency_s: float, bound_s: float) -> tuple[int, fl
     return max(1, asked - int(asked * empty) - (asked >= 4)), HELD_SHARE * (1 - empty)
 
 
+def comes_back(slots: int, latency_s: float) -> bool:
+    """Return whether all slots are in use again and again.
+
+    Ends of so few slots, however they are spread, are further apart than a usual turnaround.
+    """
+    return slots * USUAL_TURNAROUND_S <= latency_s + USUAL_TURNAROUND_S
+
+
 def _held(this: _Measured) -> Finding:
-    top = this.top
-    least, share = held_at_least(top.slots, this.held.median_latency_s, this.bound_s)
-    length = max(WINDOW_S, 4 * this.held.median_latency_s)
-    edges = windows(top, length)
-    outcome, detail = Outcome.PASS, ""
+    top, latency_s = this.top, this.held.median_latency_s
+    least, share = held_at_least(top.slots, latency_s, this.bound_s)
+    all_again = comes_back(top.slots, latency_s)
+    requirement = "the slots stay in use"
+    expected = f"{f'{top.slots} again, ' if all_again else ''}>= {least} for {share:.0%}"
+    length_s = max(WINDOW_S, 4 * latency_s)
+    edges = windows(top, length_s)
     if not len(edges):
-        outcome, measured = Outcome.UNCLEAR, f"a plateau of {top.length_s:.2f} s"
-        detail = f"{measured} is too short to be held; {length:.2f} s are enough" if top.slots else NOTHING
-        return this.says("held", "the slots stay in use", f">= {least} for {share:.0%} of time", measured, outcome,
-                         n=top.starts, smallest="", detail=detail)  # fmt: skip
-    shares = this.held.shares_at(least, edges)
-    worst = int(np.argmin(shares))
-    width = (edges[1] - edges[0]) / 1e9
-    if shares[worst] < share:
-        outcome = Outcome.FAIL
-        begin = (edges[worst] - top.begin_ns) / 1e9
-        low = int(np.count_nonzero(shares < share))
-        detail = (f"{looks.emptied(this.held, top, this.refilled)}; fewer than {least} in flight in {low} of "
-                  f"{len(shares)} windows of {width:.2f} s, the worst {begin:.2f} s after the peak")  # fmt: skip
-    return this.says("held", "the slots stay in use", f">= {least} for {share:.0%} of time",
-                     f"{shares[worst]:.0%} in the worst {width:.2f} s", outcome, n=len(shares),
-                     smallest=f"< {least}, {1 - share:.0%} of {width:.2f} s", detail=detail)  # fmt: skip
+        measured = f"a plateau of {top.length_s:.2f} s"
+        detail = f"{measured} is too short to be held; {length_s:.2f} s are enough" if top.slots else NOTHING
+        return this.says("held", requirement, expected, measured, Outcome.UNCLEAR, n=top.starts, smallest="",
+                         detail=detail)  # fmt: skip
+    shares, width = this.held.shares_at(least, edges), f"{(edges[1] - edges[0]) / 1e9:.2f} s"
+    short = shares < share
+    if all_again:
+        short |= this.held.shares_at(top.slots, edges) <= 0
+    detail = ""
+    if short.any():
+        first = (edges[int(np.argmax(short))] - top.begin_ns) / 1e9
+        detail = (f"{looks.emptied(this.held, top, this.refilled)}; so in {np.count_nonzero(short)} of {len(shares)} "
+                  f"windows of {width}, the first of them {first:.2f} s after the peak")  # fmt: skip
+    smallest = f"one slot, for {width}" if all_again else f"< {least}, {1 - share:.0%} of {width}"
+    return this.says("held", requirement, expected, f"{shares.min():.0%} in the worst {width}", n=len(shares),
+                     outcome=Outcome.FAIL if detail else Outcome.PASS, smallest=smallest, detail=detail)  # fmt: skip
 
 
 def _waves(this: _Measured) -> Finding:
@@ -203,7 +221,7 @@ def _waves(this: _Measured) -> Finding:
 
 def _ramp(this: _Measured) -> Finding:
     bound, top, n = this.ramp_bound_s, this.top, this.part.load.requests.n
-    lost_s, until_s = lost_at_first(this.held, top, this.may_be_empty) if top.slots > 1 else (0.0, 0.0)
+    lost_s, until_s = lost_at_first(this.held, top, this.may_be_empty) if this.begins_empty else (0.0, 0.0)
     outcome, detail = Outcome.PASS, ""
     if n == 0:
         outcome, detail = Outcome.UNCLEAR, NOTHING

@@ -28,10 +28,14 @@ from loadproof.load.connections import Connections, connections
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
-    from loadproof.load.requests import Bools
+    from loadproof.load.requests import Bools, Ints
 
 SMALLEST_N = 50
 NEW_SHARE = 0.25
+POOLS = 16
+"""An honest client may have so many processes, with a pool of connections each."""
+MANY_IDLE = 200
+"""Of so many some are in any pool."""
 
 
 def findings(question: Question) -> Iterator[Finding]:
@@ -59,30 +63,48 @@ def least_share(seen: int, of: int, alpha: float = ALPHA) -> float:
     """Return the exact lower bound of a share (Clopper and Pearson, one side of a two-sided level)."""
     from scipy.special import betaincinv  # noqa: PLC0415 -- 0.6 s that commands which judge nothing need not wait
 
-    return float(betaincinv(seen, of - seen + 1, alpha / 2)) if seen else 0.0
+    return float(betaincinv(seen, of - seen + 1, alpha / 2)) if seen > 0 else 0.0
 
 
-def smallest_share(of: int) -> float:
-    """Return the share that is seen with 90 % power: the least that fails, and the spread of what is seen of it."""
-    fails = next((seen for seen in range(int(NEW_SHARE * of), of + 1) if least_share(seen, of) > NEW_SHARE), of) / of
-    return min(1.0, fails + Z_POWER * math.sqrt(fails * (1 - fails) / of))
+def by_pools(idle: Ints, share: float = 1.0) -> float:
+    """Return how many of the requests find all idle connections in other pools than their own, of `POOLS` equal ones.
+
+    `idle` of each request, or only a `share` of those.
+    """
+    return float(np.mean(np.where(idle > 0, (1 - 1 / POOLS) ** (share * idle), 0.0)))
+
+
+def smallest_share(could_be_idle: Ints) -> float | None:
+    """Return the share of new connections, to 1 %, that is seen with 90 % power; None where not even all would be.
+
+    Of clients whose connections serve several requests, as many fewer are idle.
+    """
+    of, counts = len(could_be_idle), np.bincount(np.minimum(could_be_idle, MANY_IDLE))
+    few = np.repeat(np.arange(len(counts)), np.ceil(100 * counts / max(1, of)).astype(np.int64))
+    for share in np.arange(1, 101) / 100:
+        spread = Z_POWER * math.sqrt(share * (1 - share) / of)
+        if least_share(math.floor((share - spread) * of), of) > max(NEW_SHARE, by_pools(few, share)):
+            return float(share)
+    return None
 
 
 def _reuse(measured: Connections) -> Finding:
     n = len(measured.new)
-    late = measured.avoidable[n // 2 :]
-    seen, of = int(np.count_nonzero(late)), len(late)
-    outcome, detail, smallest = Outcome.PASS, _told(measured), ""
-    if n < SMALLEST_N:
+    late = slice(n // 2, None)
+    seen, of = int(np.count_nonzero(measured.new[late] & (measured.idle[late] > 0))), n - n // 2
+    smallest = smallest_share(measured.could_be_idle[late]) if n >= SMALLEST_N else None
+    outcome, detail = Outcome.PASS, ""
+    if smallest is None:
         outcome = Outcome.UNCLEAR
-        detail = f"{n} requests do not tell one pool from several; {SMALLEST_N} are enough. {detail}" if n else NOTHING
-    else:
-        smallest = f"{smallest_share(of):.0%} new"
-        if least_share(seen, of) > NEW_SHARE:
-            outcome, detail = Outcome.FAIL, f"connections are opened while others are idle: {detail}"
+        detail = (f"{n} requests in such a time do not tell one pool of connections from {POOLS}; {SMALLEST_N} that "
+                  "come 5 a second or faster, for 2 s at least, are enough") if n else NOTHING  # fmt: skip
+    elif least_share(seen, of) > max(NEW_SHARE, by_pools(measured.idle[late])):
+        outcome, detail = Outcome.FAIL, f"connections are opened while others are idle: {_told(measured)}"
     return Finding(check="connections.reuse", requirement="idle connections are used again",
-                   expected=f"new beside idle: <= {NEW_SHARE:.0%}", measured=f"{seen} of the last {of}",
-                   outcome=outcome, n=n, smallest_deviation=smallest, detail=detail, evidence=EVIDENCE)  # fmt: skip
+                   expected=f"new beside idle: <= {NEW_SHARE:.0%}",
+                   measured=f"{seen} of the last {of}, {measured.opened} opened", outcome=outcome, n=n,
+                   smallest_deviation="" if smallest is None else f"{smallest:.0%} new", detail=detail,
+                   evidence=EVIDENCE)  # fmt: skip
 
 
 def _cut(question: Question) -> Finding:

@@ -61,7 +61,7 @@ def _repeated_beginnings(requests: Requests) -> Finding:
     measured = f"{again} repeated, up to {longest} bytes" if again else "none repeated"
     found = Finding(check="payload.prefixes", requirement="beginnings that repeat are shown", expected="not asked",
                     measured=measured, outcome=Outcome.PASS, n=n, counted=False,
-                    smallest_deviation=f"{_SHORTEST} bytes, in one prompt",
+                    smallest_deviation=f"{_SHORTEST} bytes in one",
                     detail=_in_words(requests, again))  # fmt: skip
     return found if n else replace(found, outcome=Outcome.UNCLEAR)
 

@@ -2,7 +2,7 @@
 
 Null: a renewal process with gamma gaps of a shape (1: Poisson), over its whole stretch. `times` are float64[n] seconds,
 ascending. Each `*_bound` is a lower confidence bound of an effect, above 0 with a probability of at most `alpha`; so is
-1 outside of `dispersion_interval`. The floor is the caller's. Left out: single gaps (`stats_gaps`).
+1 outside of those of `dispersions`. The floor is the caller's. Left out: single gaps (`stats_gaps`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ type Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 FEWEST_WINDOWS = 20
 """So many windows, or more, are counted."""
+
+WIDER = (1, 2, 5)
+"""How many times as wide windows are counted, too: what is even from second to second need not be within one."""
 
 EVENTS_A_WINDOW = 5
 """So many independent events, or more, are expected in each (gaps of shape a < 1 come in clusters of 1 / a)."""
@@ -39,23 +42,31 @@ def window_counts(times: Floats, width: float) -> np.ndarray[tuple[int], np.dtyp
 
 @dataclass(frozen=True)
 class Windows:
-    """How many windows were counted, how long each was, and the degrees of freedom of their counts' variance."""
+    """How many windows were counted, how long each was, the degrees of freedom of their counts' variance, the level."""
 
     count: int
     width_s: float
     freedom: float
+    alpha: float
 
 
-def dispersion_interval(times: Floats, shape: float, alpha: float) -> tuple[float, Interval, Windows]:
-    """Return the variance of counts in windows, divided by what the law says of it, the ratio's interval, and how.
+def dispersions(times: Floats, shape: float, alpha: float) -> list[tuple[float, Interval, Windows]]:
+    """Return, per width of windows, the variance of counts divided by what the law says of it, its interval, and how.
 
     Index of dispersion over that of a renewal process (`count_variance`); times b - 1 it is chi-squared of b - 1
-    degrees of freedom for b windows of many events. `times`: FEWEST_WINDOWS x EVENTS_A_WINDOW at least, in some time.
+    degrees of freedom for b windows of many events. Wider windows as far as there are `FEWEST_WINDOWS`; they share
+    the level. `times`: FEWEST_WINDOWS x EVENTS_A_WINDOW at least, in some time.
     """
-    width = window_s(len(times), float(times[-1] - times[0]), shape)
+    span = float(times[-1] - times[0])
+    width = window_s(len(times), span, shape)
+    widths = [width * wider for wider in WIDER if width * wider * FEWEST_WINDOWS <= span * (1 + 1e-12)] or [width]
+    return [_dispersion(times, one, shape, alpha / len(widths)) for one in widths]
+
+
+def _dispersion(times: Floats, width: float, shape: float, alpha: float) -> tuple[float, Interval, Windows]:
     counts = window_counts(times, width)
     mean = float(counts.mean())
-    windows = Windows(len(counts), width, freedom(len(counts), mean, shape))
+    windows = Windows(len(counts), width, freedom(len(counts), mean, shape), alpha)
     ratio = float(counts.var(ddof=1)) / count_variance(mean, shape)
     reach = ratio_reach(windows.freedom, alpha)
     return ratio, Interval(ratio / reach.high, ratio / reach.low), windows
@@ -75,9 +86,9 @@ def ratio_reach(free: float, alpha: float) -> Interval:
 
 
 def dispersion_bounds(times: Floats, shape: float, alpha: float) -> float:
-    """Return by how much the ratio is at least beyond 1: above 0 where it is larger or its inverse is."""
-    _, interval, _ = dispersion_interval(times, shape, alpha)
-    return max(interval.low, 1 / max(interval.high, 1e-12)) - 1
+    """Return by how much a ratio is at least beyond 1: above 0 where it is larger or its inverse is."""
+    found = [interval for _, interval, _ in dispersions(times, shape, alpha)]
+    return max(max(interval.low, 1 / max(interval.high, 1e-12)) for interval in found) - 1
 
 
 def surplus(times: Floats, rate: float) -> tuple[float, float, float]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from loadproof.arrival import Law
-from loadproof.expected import ConcurrencyLoad, RateLoad, StagesLoad
+from loadproof.expected import ConcurrencyLoad, StagesLoad
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -27,8 +26,9 @@ def _by_a_clock(asked: Expected, _declared: ToolDeclaration) -> bool:
     return asked.open_loop
 
 
-def _evenly(asked: Expected, declared: ToolDeclaration) -> bool:
-    return isinstance(asked.load, RateLoad) and declared.arrival is not None and declared.arrival.law is Law.CONSTANT
+def _by_a_clock_or_gaps(asked: Expected, declared: ToolDeclaration) -> bool:
+    gaps = isinstance(asked.load, StagesLoad) and any(stage.gap_s for stage in asked.load.stages[:-1])
+    return gaps or _by_a_clock(asked, declared)
 
 
 def _by_slots(asked: Expected, _declared: ToolDeclaration) -> bool:
@@ -40,8 +40,8 @@ def _by_slots(asked: Expected, _declared: ToolDeclaration) -> bool:
 OPEN: dict[str, tuple[str, Callable[[Expected, ToolDeclaration], bool]]] = {
     "count": ("how many requests arrived", _always),
     "payload": ("what was in the requests", _always),
-    "rate": ("the rate of arrivals", _by_a_clock),
-    "arrivals": ("how even the arrivals were", _evenly),
+    "rate": ("the rate of arrivals", _by_a_clock_or_gaps),
+    "arrivals": ("how the arrivals were spaced", _by_a_clock),
     "concurrency": ("how many were in flight", _by_slots),
     "connections": ("which connections were used", _always),
 }

@@ -41,8 +41,8 @@ def which(wrong: Bools) -> str:
         return f"{said} request" if k == 1 else f"{said} {k}"
     if step := _step(places, n):
         return f"every {ordinal(step)} request"
-    if k == 1:
-        return f"the {ordinal(first + 1)} of {n}"
+    if k <= 2:
+        return " and ".join(f"the {ordinal(int(place) + 1)}" for place in places) + f" of {n}"
     where = f"the {ordinal(first + 1)} to the {ordinal(last + 1)}"
     return where if last - first + 1 == k else f"{k} of {n}, from {where}"
 

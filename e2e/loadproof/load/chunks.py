@@ -44,7 +44,7 @@ class Chunks:
         """How many chunks each row has, int64[n]."""
         return np.diff(self.starts)
 
-    def actual(self, which: slice | Ints = ALL) -> Ints:
+    def actual(self, which: slice | Ints | Bools = ALL) -> Ints:
         """Return when chunks were written, of all or of some; 0 where they were not."""
         return np.where(self.written[which], self.planned[which] + self.late[which], 0)
 
@@ -61,7 +61,8 @@ def _group(batch: pa.RecordBatch, first: int) -> Chunks:
     lengths = batch["planned_ns"].value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     planned, late = _numbers(batch["planned_ns"].flatten()), batch["late_ns"].flatten()
-    written = np.asarray(late.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    all_written = late.null_count == 0
+    written = np.ones(len(late), np.bool_) if all_written else late.is_valid().to_numpy(zero_copy_only=False)
     tokens = _numbers(batch[TOKENS].flatten()) if TOKENS in batch.schema.names else np.empty(0, np.int64)
     return Chunks(slice(first, first + batch.num_rows), starts, planned, _numbers(late), written, tokens)
 

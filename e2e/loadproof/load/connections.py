@@ -29,8 +29,9 @@ STILL_OPEN_NS = 4_000_000_000
 class Connections:
     """`opened` in all, `at_once` open at least; requests per connection, median and most.
 
-    `new` and `avoidable` have one entry per request: it was the first on its connection, and it was that while another
-    connection had been idle for more than 50 ms and less than 4 s.
+    One entry per request: `new`, whether it was the first on its connection; `idle`, how many other connections had
+    been idle for more than 50 ms and less than 4 s when it came; `could_be_idle`, how many would have been if each
+    request had its own, kept open.
     """
 
     opened: int
@@ -38,44 +39,50 @@ class Connections:
     median_requests: float
     most_requests: int
     new: Bools
-    avoidable: Bools
+    idle: Ints
+    could_be_idle: Ints
 
 
 def connections(requests: Requests) -> Connections:
     """Measure the requests' connections."""
     if not requests.n:
-        nothing = np.zeros(0, np.bool_)
-        return Connections(0, 0, 0.0, 0, nothing, nothing)
-    order = np.argsort(requests.conn, kind="stable")
+        nothing = np.zeros(0, np.int64)
+        return Connections(0, 0, 0.0, 0, np.zeros(0, np.bool_), nothing, nothing)
+    order = _by_connection(requests.conn)
     conns = requests.conn[order]
     begins = np.diff(conns, prepend=conns[0] - 1) != 0
     used = np.diff(np.append(np.flatnonzero(begins), len(conns)))
     new = np.empty(requests.n, np.bool_)
     new[order] = begins
-    avoidable = np.zeros(requests.n, np.bool_)
-    at = requests.start_ns[new]
-    avoidable[new] = _idle_at(at, *_idle_times(requests, order, begins))
+    free, following = _idle_times(requests, order, begins)
     return Connections(len(used), _at_once(requests, order, begins), float(np.median(used)), int(used.max()), new,
-                       avoidable)  # fmt: skip
+                       idle=_idle_at(requests.start_ns, free, following),
+                       could_be_idle=_idle_at(requests.start_ns, free, np.full(len(free), NEVER)))  # fmt: skip
+
+
+def _by_connection(conns: Ints) -> Ints:
+    """Return the order by connection and then by arrival."""
+    numbers = conns - conns.min()
+    few = numbers.max() <= np.iinfo(np.uint16).max  # sorted by digits then, ten times as fast
+    return np.argsort(numbers.astype(np.uint16) if few else numbers, kind="stable")
 
 
 def _idle_times(requests: Requests, order: Ints, begins: Bools) -> tuple[Ints, Ints]:
-    """Return from when to when each connection could have been used, int64[m] ns each, an entry per idle time."""
+    """Return when each answer left its connection free, and when the next request took that, `NEVER` if none did."""
     done = requests.done_ns[order]
     following = np.append(requests.start_ns[order][1:], NEVER)
     following[np.append(begins[1:], True)] = NEVER
     endings = requests.endings[order]
     kept = (endings.equal(COMPLETE) | (endings.equal(CLIENT_CLOSED) & ~requests.cut[order])) & (done < NEVER)
-    free = done[kept]
-    begin, end = free + BACK_IN_POOL_NS, np.minimum(following[kept], free + STILL_OPEN_NS)
+    return done[kept], following[kept]
+
+
+def _idle_at(times: Ints, free: Ints, following: Ints) -> Ints:
+    """Return how many connections were, at each time, idle for as long as one can rely on."""
+    begin, end = free + BACK_IN_POOL_NS, np.minimum(following, free + STILL_OPEN_NS)
     lasting = end > begin
-    return begin[lasting], end[lasting]
-
-
-def _idle_at(times: Ints, begin: Ints, end: Ints) -> Bools:
-    """Return of each time whether any of the idle times has begun and has not ended."""
-    begun, ended = (np.searchsorted(np.sort(edges), times, side="right") for edges in (begin, end))
-    idle: Bools = begun > ended
+    begun, ended = (np.searchsorted(np.sort(edges[lasting]), times, side="right") for edges in (begin, end))
+    idle: Ints = begun - ended
     return idle
 
 

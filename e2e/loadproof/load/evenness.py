@@ -23,6 +23,7 @@ class Evenness:
 
     n: int
     median_late_s: float
+    p75_late_s: float
     p90_late_s: float
     worst_late_s: float
     longest_gap_s: float
@@ -36,10 +37,11 @@ def measure_evenness(arrivals_s: Seconds) -> Evenness:
     rate = half_lag_rate(arrivals_s)
     settled = np.flatnonzero(arrivals_s >= SETTLED_S)
     if not len(settled) or not 0 < rate < np.inf:
-        return Evenness(0, 0.0, 0.0, 0.0, longest, 0.0, 0.0)
+        return Evenness(0, 0.0, 0.0, 0.0, 0.0, longest, 0.0, 0.0)
     after = arrivals_s[settled]
     residuals = after - settled / rate
     late = residuals - np.quantile(residuals, 0.02)
-    median, p90, worst = np.quantile(late, [0.5, 0.9, 1.0]).tolist()
+    median, p75, p90, worst = np.quantile(late, [0.5, 0.75, 0.9, 1.0]).tolist()
     half = len(after) // 2
-    return Evenness(len(settled), median, p90, worst, longest, half_lag_rate(after[:half]), half_lag_rate(after[half:]))
+    return Evenness(len(settled), median, p75, p90, worst, longest, half_lag_rate(after[:half]),
+                    half_lag_rate(after[half:]))  # fmt: skip

@@ -20,8 +20,7 @@ def header_values(headers: pa.ChunkedArray, names: Iterable[str]) -> dict[str, L
     wanted = list(names)
     groups = [_values(group, wanted) for group in headers.chunks]
     return {
-        name: Labels.of(pa.chunked_array([group[k] for group in groups], pa.string()))
-        for k, name in enumerate(wanted)
+        name: Labels.of(pa.chunked_array([group[k] for group in groups], pa.string())) for k, name in enumerate(wanted)
     }
 
 

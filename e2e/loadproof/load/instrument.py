@@ -94,10 +94,11 @@ def _lateness(journal: Journal, room: Ints) -> tuple[Ints, int]:
     blocked = journal.int_column("blocked_ns") > 0
     filled = waited = 0
     for group in chunk_groups(journal):
-        held_up = np.repeat(blocked[group.rows], group.counts)
-        late = group.late[group.written & ~held_up]
+        late, held_up = group.late, blocked[group.rows]
+        if held_up.any() or not group.written.all():  # a copy that is mostly not needed
+            late = late[group.written & ~np.repeat(held_up, group.counts)]
         room[filled : filled + len(late)] = late
-        filled, waited = filled + len(late), waited + int(np.count_nonzero(held_up))
+        filled, waited = filled + len(late), waited + int(group.counts[held_up].sum())
     return room[:filled], waited
 
 

@@ -91,5 +91,5 @@ def _after_silence(times: Seconds, first: int, begins: float, stage: Planned) ->
     if gaps[longest] > stage.silent_s:
         return low + longest
     # A stage that is much too long ends by its silence, too.
-    later = np.flatnonzero(gaps > max(stage.silent_s, SILENT * stage.gap_s)) if stage.gap_s else ()
-    return low + int(later[0]) if len(later) else None
+    later = gaps > max(stage.silent_s, SILENT * stage.gap_s)
+    return low + int(later.argmax()) if stage.gap_s and later.any() else None

@@ -44,11 +44,6 @@ class Exchange:
         self.give_up: Callable[[], object] | None = None
         self.timer: asyncio.TimerHandle | None = None
 
-    @property
-    def launched(self) -> bool:
-        """Whether the sender was told to send it."""
-        return self.timer is not None
-
     def end(self, why: str = "", at_ns: int = 0) -> None:
         """Over at `at_ns` (0: now), with `why` it failed if it did; only the first end counts."""
         if self.done_ns:

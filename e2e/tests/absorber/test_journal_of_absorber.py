@@ -259,6 +259,27 @@ def test_token_ids_are_counted_without_the_tokenizer(story: Story) -> None:
     assert (without["bare_prompt_tokens"], without["usage_prompt_tokens"]) == (2, 2)
 
 
+def test_the_prompt_of_each_kind_of_request_has_a_digest(story: Story) -> None:
+    wanted = {
+        "stream": b"one two three",
+        "whole": b"one two three",
+        "ids": b"[2, 50, 60]",
+        "surrogate": b"\xed\xbf\xbf",
+        "chat": "system\nBe terse. 東京\nuser\n  Hi.  \n".encode(),
+        "no json": None,
+    }
+    for tag, prompt in wanted.items():
+        row = story.one(tag)
+        assert row["prompt_digest"] == (None if prompt is None else hashlib.sha256(prompt).digest()[:16]), tag
+        assert row["prefix_digests"] == [], tag  # none is 64 bytes long
+
+
+def test_names_of_headers_are_listed_in_their_order(story: Story) -> None:
+    row = story.one("stream")
+    assert row["header_names"] == ",".join(header["name"].lower() for header in row["headers"])
+    assert "x-tag,authorization,api-key,x-auth-token" in row["header_names"]
+
+
 def test_equal_bodies_are_told_apart_by_occurrence(story: Story) -> None:
     first, second = story.one("stream"), story.one("stream again")
     assert first["digest"] == second["digest"]

@@ -15,7 +15,7 @@ workload:
   stream: true
   ignore_eos: true
   unique_prompts: true
-  distinct_prefixes: {count}
+  {workload}
   headers: {{Content-Type: application/json}}
 load: {load}
 tools:
@@ -32,11 +32,14 @@ class Small:
     arguments: tuple[str, ...]
     arrival: str = ""
     ttft: str = "0.06"  # with 5 tokens a reply takes 0.1 s
+    workload: str = ""
 
     def write(self, folder: Path, *extra: str) -> Path:
         folder.mkdir()
         declared = f"{{arrival: {self.arrival}}}" if self.arrival else "{}"
-        text = EXPECTED.format(count=self.count, load=self.load, declared=declared, ttft=self.ttft)
+        text = EXPECTED.format(
+            count=self.count, load=self.load, declared=declared, ttft=self.ttft, workload=self.workload
+        )
         (folder / "expected.yaml").write_text(text)
         spaced = ("--arrival", self.arrival) if self.arrival else ()
         size = ("--prompt-tokens", "48", "--max-tokens", "5")

@@ -14,7 +14,7 @@ from loadproof.plugin import Runs, StoredRun
 from loadproof.verdict import Outcome
 
 CASES = sorted(path for path in (Path(__file__).parent / "cases").iterdir() if path.is_dir())
-IN_EVERY_RUN = {"mixed_stages", "poisson", "rate_stages"}
+IN_EVERY_RUN = {"concurrency_for_a_duration", "mixed_stages", "poisson"}
 
 
 def outcome_of(run: StoredRun) -> Outcome:

@@ -8,7 +8,7 @@ other failure fails the test. Kinds that need a long load are `soak`. The first 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from tests.arrivals.small import Small, at_a_rate, in_stages, with_slots
 from tests.parity.test_wrong_metronome import WRONG
 
 FEW = with_slots(8, 160)  # 2 s: enough for what is exact
+UNLIKE = replace(FEW, workload="distinct_prefixes: 160")
 CONSTANT = at_a_rate(100, 250, "constant")
 POISSON = at_a_rate(40, 420, "poisson")
 FIXED_SPAN = at_a_rate(40, 420, "fixed-span")
@@ -51,6 +52,7 @@ def wrong(load: Small, kinds: str, fails: str, may: str = "") -> Wrong:
 
 RATE_MOVES = "rate.mean arrivals.even arrivals.halves arrivals.silence arrivals.burst"
 GAPS_MOVE = "rate.mean arrivals.gaps arrivals.counts arrivals.order arrivals.trend arrivals.silence arrivals.burst"
+IN_STAGES = " ".join(f"{name}[{k}]" for name in RATE_MOVES.split() for k in (1, 2))
 
 SHORT = [
     wrong(
@@ -63,41 +65,39 @@ SHORT = [
         "some-max-tokens-1 some-no-ignore-eos some-prompt+1 some-extra-field",
         "payload.max_tokens payload.ignore_eos payload.prompt_tokens payload.fields",
     ),
-    wrong(FEW, "no-stream", "payload.stream"),
-    wrong(FEW, "other-api", "payload.path", "payload.fields"),
-    wrong(FEW, "repeat-prompts", "count.unique", "payload.prefixes"),
-    wrong(FEW, "shared-prefix", "payload.prefixes"),
-    wrong(FEW, "connection-per-request", "connections.reuse"),
-    wrong(CONSTANT, "rate+10%", "rate.mean"),
+    wrong(FEW, "no-stream other-api connection-per-request", "payload.stream payload.path connections.reuse"),
+    wrong(FEW, "repeat-prompts", "count.unique"),
+    wrong(UNLIKE, "shared-prefix", "payload.prefixes"),
     wrong(CONSTANT, "relative-sleeps", "rate.mean"),
     wrong(CONSTANT, "exponential-gaps", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "groups-of-10", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "pairs", "arrivals.even", RATE_MOVES),
-    wrong(CONSTANT, "alternating", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "burst-start", "arrivals.burst", RATE_MOVES),
-    wrong(CONSTANT, "burst-end", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "stall", "arrivals.silence", RATE_MOVES),
     wrong(CONSTANT, "stall-and-catch-up", "arrivals.silence", RATE_MOVES),
     wrong(CONSTANT, "trend", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "closed-loop-instead", "arrivals.even", RATE_MOVES),
     wrong(CONSTANT, "few-connections", "rate.mean", RATE_MOVES),
-    wrong(CONSTANT, "stage-short", "count.requests"),
     wrong(CAPPED, "cap+1", "rate.cap"),
     wrong(SIX_SLOTS, "hidden-ramp", "concurrency.ramp"),
     wrong(SIX_SLOTS, "slow-refill", "concurrency.refill", "concurrency.held"),
     wrong(THREE_SLOTS, "lost-slot", "concurrency.held", "concurrency.refill"),
     wrong(VARIED, "waves", "concurrency.waves", "concurrency.refill concurrency.held"),
-    wrong(STAGES, "stages-swapped", "rate.mean[1] rate.mean[2]"),
+    wrong(STAGES, "stages-swapped", "rate.mean[1] rate.mean[2]", f"rate.gap[1] {IN_STAGES}"),
     wrong(STAGES, "no-gap", "rate.gap[1]"),
-    wrong(SLOT_STAGES, "stage-left-out", "count.requests"),
+    wrong(SLOT_STAGES, "stage-left-out", "count.requests", "concurrency.slots[2]"),
     wrong(POISSON, "even-gaps", "arrivals.gaps arrivals.counts", "arrivals.lattice"),
     wrong(SLOW_POISSON, "second-edge", "arrivals.lattice"),
 ]
 
 LONG = [
+    wrong(CONSTANT, "stage-short", "count.requests"),
+    wrong(CONSTANT, "burst-end", "arrivals.even", RATE_MOVES),
+    wrong(CONSTANT, "alternating", "arrivals.even", RATE_MOVES),
+    wrong(CONSTANT, "rate+10%", "rate.mean"),
     wrong(CAPPED, "no-cap", "rate.cap"),
     wrong(CONSTANT, "step", "arrivals.even", RATE_MOVES),
-    wrong(POISSON, "burstier-gaps", "arrivals.gaps arrivals.counts", GAPS_MOVE),
+    wrong(POISSON, "burstier-gaps", "arrivals.gaps", GAPS_MOVE),
     wrong(POISSON, "groups-of-10", "arrivals.gaps", GAPS_MOVE),
     wrong(POISSON, "pairs", "arrivals.gaps arrivals.order", GAPS_MOVE),
     wrong(POISSON, "ticks", "arrivals.lattice"),

@@ -102,12 +102,13 @@ def slots(
     ramp_s: float = 0.0,
     lost: Callable[[int, float], int] = lambda _k, _at: 0,
     away_s: tuple[float, float] = (0.0, 0.0),
+    away: int | None = None,
 ) -> Calls:
     """Return what `count` slots send: n requests, or those before `duration_s`; each slot again after its reply.
 
     A turnaround is uniform in `turnaround_s`; the slots are first filled evenly within `ramp_s`; `lost(k, at)` says how
-    many slots are no more when the k-th request is due at `at` seconds. What is due while the client is away, from
-    `away_s[0]` to `away_s[1]`, is sent at the end of that.
+    many slots are no more when the k-th request is due at `at` seconds. The first `away` slots (all, if it is not
+    said) that are due from `away_s[0]` to `away_s[1]` wait until that has passed.
     """
     most = n if n is not None else math.ceil(3 * count * duration_s / max(float(latencies(50).mean()), 1e-3)) + count
     drawn = (latencies(most), *(rng.uniform(*limits, most) for limits in (turnaround_s, SEND_S, JITTER_S)))
@@ -116,14 +117,17 @@ def slots(
     ready = (np.arange(count) * (ramp_s / max(1, count - 1))).tolist()
     heapq.heapify(ready)
     starts: list[float] = []
-    gone = 0
-    for k in range(most):
+    gone, waiting, most_away = 0, 0, count if away is None else away
+    while (k := len(starts)) < most:
         due = heapq.heappop(ready)
         while gone < lost(k, due) and ready:
             due, gone = heapq.heappop(ready), gone + 1
         if due > duration_s:
             break
-        due = away_s[1] if away_s[0] <= due < away_s[1] else due
+        if away_s[0] <= due < away_s[1] and waiting < most_away:
+            heapq.heappush(ready, away_s[1])
+            waiting += 1
+            continue
         starts.append(sender.send(due, cost[k]) + jitter[k])
         heapq.heappush(ready, starts[-1] + latency[k] + turn[k])
     return in_order(np.array(starts), np.array(latency[: len(starts)]))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from loadproof.arrival import Arrival, Law
-from loadproof.case import Case, ConcurrencyLoad, Expected, RateLoad, ToolDeclaration, read_case, warnings
+from loadproof.case import Case, ConcurrencyLoad, Expected, RateLoad, ToolDeclaration, read_case
+from loadproof.case_rules import warnings
 from loadproof.errors import UsageProblem
 from loadproof.strict_yaml import read_strict_text
 from tests.unit.case_texts import CLOSED, RATE

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loadproof.case import Case, warnings
+from loadproof.case import Case
+from loadproof.case_rules import warnings
 from loadproof.expected import Expected
 from loadproof.strict_yaml import read_strict_text
 

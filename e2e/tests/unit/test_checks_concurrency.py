@@ -56,7 +56,7 @@ def test_a_new_request_at_the_very_end_of_an_old_one_is_no_overlap() -> None:
 
 @pytest.mark.parametrize("latency_s", [LATENCY_S, 1.15])
 def test_refill_fails_just_above_20_ms_or_5_percent_of_the_latency(latency_s: float) -> None:
-    bound = max(0.02, 0.05 * latency_s)
+    bound = max(0.02, 0.05 * latency_s) + 0.2 * C / (N - C)  # and what pauses may add to the mean of 29 rounds
     for turnaround_s, outcome in ((bound - 0.001, PASS), (bound + 0.001, FAIL)):
         times = closed_loop(N, C, turnaround_s=turnaround_s, latency_s=latency_s)
         found = judged(journal(times, ttft_s=latency_s - 0.15))
@@ -79,10 +79,11 @@ def test_ramp_fails_just_above_a_quarter_second_and_half_a_millisecond_a_slot(sl
 def test_ramp_holds_at_any_n() -> None:
     slow = journal([0.0, 0.3], ttft_s=0.8)
     assert outcomes(slow, slots=2) == (PASS, UNCLEAR, FAIL)
+    assert "1 of 2 slots are filled after 0.000 s, the last one only after 0.300 s" in judged(slow, slots=2)["ramp"].detail
 
 
 @pytest.mark.parametrize(
-    ("slots", "starts", "turnaround_s", "outcome"), [(8, 50, 0.003, PASS), (8, 50, 0.03, FAIL), (40, 80, 0.1, FAIL)]
+    ("slots", "starts", "turnaround_s", "outcome"), [(8, 50, 0.003, PASS), (8, 50, 0.055, FAIL), (40, 80, 0.13, FAIL)]
 )
 def test_too_few_starts_on_the_plateau_are_unclear_for_refill_alone(
     slots: int, starts: int, turnaround_s: float, outcome: Outcome
@@ -146,7 +147,9 @@ def test_a_reply_that_is_not_streamed_is_in_flight_until_its_only_write() -> Non
 
 
 def test_an_empty_journal_and_one_request() -> None:
-    assert outcomes(journal([])) == (FAIL, UNCLEAR, UNCLEAR)
+    assert outcomes(journal([])) == (UNCLEAR, UNCLEAR, UNCLEAR)  # one request was asked for, which fills no 8 slots
+    nothing = ask(closed_case(N, C), journal([]))
+    assert [nothing[f"concurrency.{name}"].outcome for name in NAMES] == [FAIL, UNCLEAR, UNCLEAR]
     assert outcomes(journal([0.0]), slots=1) == (PASS, UNCLEAR, PASS)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loadproof.case import Case
@@ -14,7 +16,7 @@ LAST_S = (N - 1) / 20
 EXACT = ("count.requests", "count.unique", "count.recognised", "count.after_end")
 
 
-def asked(**declared: object) -> Case:
+def asked(**declared: Any) -> Case:
     return case({"mode": "rate", "rate": 20}, workload={"num_requests": N}, arrival="constant", **declared)
 
 

@@ -28,6 +28,7 @@ from tests.unit.forge_client import honest
 N = 100
 EVEN = journal(constant(N, 20))
 BECAUSE = "it is known"
+UNUSUAL = {"count.leading_extras", "instrument.profile"}  # test_checks_count, test_checks_instrument
 OF_A_REPORT = {"reports.output_tokens"}  # asked where there is no journal: test_checks_reports
 
 
@@ -44,6 +45,7 @@ CASES = {
     "random": rate_case(300, 20, "poisson"),
     "capped": case({"mode": "rate", "rate": 20, "cap": 50}, arrival="constant", workload={"num_requests": 300}),
     "closed": closed_case(N, 4),
+    "timed": case({"mode": "concurrency", "concurrency": 4}, workload={"num_requests": None, "duration_s": 8}),
     "stages": case(STAGES, arrival="constant", workload={"num_requests": 300}),
     "prompts": case({"mode": "rate", "rate": 20}, arrival="constant", workload={"distinct_prompts": 600}),
 }
@@ -68,6 +70,17 @@ def test_every_finding_but_count_and_instrument_may_be_allowed(
     names = {split_stage(check)[0] for found in honest_findings.values() for check in found}
     judged = {name for name in names if name.partition(".")[0] not in {"count", "instrument"}}
     assert set(MAY_BE_ALLOWED) == judged | OF_A_REPORT
+
+
+def test_the_docs_list_every_finding(honest_findings: dict[str, dict[str, Finding]]) -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "cases.md").read_text(encoding="utf-8")
+    table = docs.split("## What is checked", 1)[1].split("\n## ", 1)[0]
+    rows = re.findall(r"^\| ([a-z_., ]+) \|", table, re.MULTILINE)
+    listed = [name for row in rows for name in row.split(", ") if "." in name]
+    names = {split_stage(check)[0] for found in honest_findings.values() for check in found}
+    assert len(listed) == len(set(listed))
+    assert set(listed) >= names
+    assert set(listed) - names == UNUSUAL | {"reports.requests", "reports.failed", *OF_A_REPORT}
 
 
 def test_only_rates_arrivals_and_concurrencies_have_a_finding_a_stage(

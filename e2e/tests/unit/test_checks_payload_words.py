@@ -22,6 +22,7 @@ N = 60
         (range(1, N), "the last 59"),
         (range(N - 1), "the first 59"),
         ([30], "the 31st of 60"),
+        ([10, 11], "the 11th and the 12th of 60"),
         ([10, 11, 12], "the 11th to the 13th"),
         (range(2, N, 3), "every 3rd request"),
         (range(0, N, 3), "every 3rd request"),
@@ -31,7 +32,7 @@ N = 60
         (set(range(2, N, 3)) - {59}, "19 of 60, from the 3rd to the 57th"),
         (set(range(2, N, 3)) - {2}, "19 of 60, from the 6th to the 60th"),
         ((set(range(2, N, 3)) - {5}) | {6}, "20 of 60, from the 3rd to the 60th"),
-        ([5, 40], "2 of 60, from the 6th to the 41st"),
+        ([5, 40], "the 6th and the 41st of 60"),
         (set(range(N)) - {30}, "59 of 60, from the 1st to the 60th"),
     ],
 )

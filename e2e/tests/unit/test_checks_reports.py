@@ -153,8 +153,18 @@ STAGES: dict[str, object] = {
         rate_case(N, 20, "fixed-span"),
         case(STAGES, workload={"num_requests": N}, arrival="constant"),
         case({**STAGES, "stages": [{"concurrency": 2, "num_requests": N}]}, workload={"num_requests": N}),
+        case(
+            {
+                "mode": "stages",
+                "stages": [
+                    {"concurrency": 2, "num_requests": N - 4, "gap_s": 1},
+                    {"concurrency": 4, "num_requests": 4},
+                ],
+            },
+            workload={"num_requests": N},
+        ),
     ],
-    ids=["closed", "constant", "poisson", "fixed-span", "stages", "closed stages"],
+    ids=["closed", "constant", "poisson", "fixed-span", "stages", "closed stages", "closed stages with a gap"],
 )
 def test_each_module_that_would_have_spoken_has_one_row_and_no_other(of: Case) -> None:
     """What a journal would have been asked, from the checks themselves; the instrument alone has no row."""

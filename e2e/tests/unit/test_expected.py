@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from loadproof.arrival import Arrival, Law
-from loadproof.case import Case, Expected, StagesLoad, ToolDeclaration, warnings
+from loadproof.case import Case, Expected, StagesLoad, ToolDeclaration
+from loadproof.case_rules import warnings
 from loadproof.errors import UsageProblem
 from loadproof.strict_yaml import read_strict_text
 from loadproof.tools.names import TOOL_FILES

@@ -358,6 +358,9 @@ def test_what_was_offered_in_words(tmp_path: Path) -> None:
     assert words["max_tokens"] == "4 x 7, none x 1"
     assert words["repeated prompts"] == "5"
     even = told(journal(constant(100, 20)))
+    assert (even["repeated prompts"], even["connections"]) == ("0", "1")
+    assert even["beginnings of prompts"] == "0 had the first 64 bytes of an earlier one"
+    assert words["beginnings of prompts"] == "0 had the first 64 bytes of an earlier one"
     assert even["rate"] == "20/s by end points, 20/s by half-lag medians"
     assert even["span, first to last arrival"] == "4.950 s"
     assert even["gaps"] == "mean 50.00 ms, coefficient of variation 0.00 (even 0, Poisson 1)"
@@ -373,3 +376,10 @@ def test_lateness_and_lag_are_offered_in_words() -> None:
     assert told(journal([0.0]))["our lag"] == "not known: the kernel stamped no arrival"
 
 
+def test_a_prompt_twice_is_one_repeated_with_its_beginning() -> None:
+    first = journal(constant(5, 20))
+    row = first.table.slice(0, 1).to_pylist()[0]
+    twice = changed(first, 3, prompt_digest=row["prompt_digest"], prefix_digests=row["prefix_digests"])
+    words = told(twice)
+    assert words["repeated prompts"] == "1"
+    assert words["beginnings of prompts"] == "1 had the first 64 bytes of an earlier one, up to 128 bytes"

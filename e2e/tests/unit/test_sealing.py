@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from loadproof.journal import FILE_NAME, SCHEMA, read_journal
 from loadproof.judging import judge_journal
 from loadproof.merging import GROUP_ROWS
 from loadproof.parts import read_parts
+from loadproof.raw_request import asked_columns
 from loadproof.record import HOW, LIVE, METADATA_KEY, REASONS, Metadata
 from loadproof.sealing import seal
 from loadproof.streams import JournalWriter
@@ -467,6 +469,63 @@ def test_rows_in_groups_are_the_same_rows(tmp_path: Path, monkeypatch: pytest.Mo
     path = seal(tmp_path)
     assert pq.ParquetFile(path).metadata.num_row_groups > 5
     assert rows_in(path) == [each.row(0) for each in some(50)]
+
+
+@pytest.mark.parametrize("gap", [1, 3])
+def test_chunks_of_many_open_replies_find_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gap: int) -> None:
+    """Some replies stay open through all blocks of the stream and groups of rows; some chunks are of nobody."""
+    monkeypatch.setattr("loadproof.merging.GROUP_ROWS", 4)
+    monkeypatch.setattr("loadproof.placed_chunks._BLOCK", 5)
+    rng = np.random.default_rng(8)
+    noted = [Noted(k=gap * k, chunks=[(5, j, 1 + k, j % 2) for j in range(rng.integers(0, 9))]) for k in range(30)]
+    turns = rng.permuted(np.repeat(np.arange(30), [len(each.chunks) for each in noted])).tolist()
+    writer, left = JournalWriter(tmp_path, METADATA), {each.k: 0 for each in noted}
+    for each in noted:
+        each.note_request(writer, 0, last=True)
+    for turn in turns:
+        each, place = noted[turn], left[noted[turn].k]
+        left[each.k] += 1
+        writer.chunk(each.k, each.planned()[place], each.planned()[place] + place, 1 + turn, 1 + turn, place % 2)
+        if turn % 7 == 0:
+            writer.chunk(10_000, 1, 1, 1, 1, 0)
+            writer.flush(100)
+    writer.flush(100)
+    writer.close()
+    journal = read_journal(seal(tmp_path))
+    assert journal.table.to_pylist() == [each.row(0) for each in noted]
+    assert journal.metadata.lost_requests == 1
+
+
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        [b'{"b":1,"a":{"z":1.0,"y":[-0.0,1e22]}}', b'{"a":{"z":1.0,"y":[-0.0,1e22]},"b":1}', b'{"b":1,"b":2}'],
+        [b'{"x":1e999}', b'{"x":null}', b'{"x":"null"}', b'{"x":-1e999}', b'{"x":null}'],
+        [b'{"x":12345678901234567890123}', b'{"x":"\\ud800"}', b'{"x":"\xc3\xa9\xe2\x80\xa8"}', b"{}", b"7"],
+    ],
+)
+def test_other_fields_are_sorted_json_of_each_body_alone(bodies: list[bytes]) -> None:
+    told = asked_columns([b"POST / HTTP/1.1\r\n\r\n" + body for body in bodies])["extra_fields"].to_pylist()
+    read = [json.loads(body) for body in bodies]
+    assert told == [json.dumps(fields if isinstance(fields, dict) else {}, sort_keys=True) for fields in read]
+
+
+def test_rows_with_heads_alike_are_those_of_each_alone() -> None:
+    heads = [
+        b"POST /a HTTP/1.1\r\nX: 1\r\nY: 2",
+        b"GET / HTTP/1.0",
+        b"no head",
+        b"POST /a HTTP/1.1\r\nX: 1\r\nY: 2",
+        b"",
+    ]
+    raws = [head + b"\r\n\r\n" + body for head in heads for body in (b"", b'{"max_tokens":3,"prompt":"p"}')] + [
+        b"",
+        b"GET /",
+    ]
+    together, alone = asked_columns(raws), [asked_columns([raw]) for raw in raws]
+    for name, column in together.items():
+        assert column.to_pylist() == [value for each in alone for value in each[name].to_pylist()], name
+    assert together["header_names"].to_pylist()[:2] == ["x,y", "x,y"]
 
 
 def spread(folder: Path, *, random_gaps: bool) -> tuple[float, set[str]]:

@@ -33,7 +33,7 @@ def told(text: str) -> list[str]:
 
 # --- lengths
 
-LENGTHS = {
+LENGTHS: dict[str, tuple[int | Between | Counted, float, int]] = {
     "128": (128, 128.0, 128),
     "{min: 64, max: 256}": (Between(min=64, max=256), 160.0, 256),
     "{min: 7, max: 7}": (Between(min=7, max=7), 7.0, 7),
@@ -260,3 +260,14 @@ def test_a_stage_is_split_from_the_name_of_its_check() -> None:
     assert [split_stage(name) for name in ("a.b", "a.b[12]", "a.b[]", "a[1].b")] == [
         ("a.b", None), ("a.b", 12), ("a.b[]", None), ("a[1].b", None),
     ]  # fmt: skip
+
+
+def test_the_docs_show_keys_that_are_read() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "cases.md").read_text(encoding="utf-8")
+    keys = docs.split("### The requests", 1)[1].split("```yaml\n", 1)[1].split("```", 1)[0]
+    lines = "".join(f"  {line}\n" for line in keys.splitlines())
+    asked = read(RATE.replace("  prompt_tokens: 128\n  max_tokens: 16\n", lines))
+    assert {name for name in Workload.model_fields if f"\n  {name}: " in f"\n{lines}"} == {
+        "prompt_tokens", "max_tokens", "distinct_prompts", "distinct_prefixes", "extra_fields", "headers",
+    }  # fmt: skip
+    assert asked.headers == {"x-team": "alpha", "authorization": "present"}

@@ -10,7 +10,7 @@ from tests.unit import forge
 from tests.unit import wrong_schedules as does
 from tests.unit.forge_client import calls_of, replies
 from tests.unit.forge_loops import Calls, capped, slots
-from tests.unit.wrong_kind import Ask, Kind, Rng, at_rate, doing, kind, rate_of, rescheduled, spaced
+from tests.unit.wrong_kind import Ask, Kind, Rng, at_rate, doing, kind, loaded, rate_of, rescheduled, spaced
 
 LOW_RATE = "the schedule is kept up late or from behind, so that its rate is off as well"
 RANDOM = "a random schedule is uneven in all ways, each of them by chance"
@@ -20,6 +20,12 @@ BUNCHED = "bunched arrivals are uneven in several ways, the weaker ones seen by 
 def at(rate: float, arrival: str) -> Ask:
     """Cases that ask for a rate."""
     return lambda n: forge.rate_case(n, rate, arrival)
+
+
+def capped_at(cap: int) -> Ask:
+    """Cases that ask for a rate and at most so many in flight."""
+    load = {"mode": "rate", "rate": 40, "cap": cap}
+    return lambda n: forge.case(load, workload={"num_requests": n}, arrival="poisson")
 
 
 CONSTANT, POISSON, FIXED = at(40, "constant"), at(40, "poisson"), at(40, "fixed-span")
@@ -42,7 +48,7 @@ KINDS: list[Kind] = [
     kind("constant: rate 10 % low", CONSTANT, 100, at_rate(0.9), "rate.mean"),
     kind("constant: rate 10 % high", CONSTANT, 100, at_rate(1.1), "rate.mean"),
     kind("constant: groups of 10", CONSTANT, 200, rescheduled(does.groups_of(10)), "arrivals.even",
-         also="arrivals.burst", because=BUNCHED),
+         also="arrivals.burst arrivals.silence", because=BUNCHED),
     kind("constant: pairs", CONSTANT, 200, rescheduled(does.pairs), "arrivals.even",
          also="arrivals.halves", because=BUNCHED),
     kind("constant: every other one late", CONSTANT, 200, rescheduled(does.every_other_late), "arrivals.even",
@@ -58,15 +64,16 @@ KINDS: list[Kind] = [
          also="rate.mean", because=LOW_RATE),
     kind("constant: twice as fast", CONSTANT, 400, rescheduled(does.twice_as_fast), "arrivals.halves arrivals.even",
          also="rate.mean", because=LOW_RATE),
-    kind("constant: ticks of 100 ms", CONSTANT, 400, rescheduled(does.ticks(0.1)), "arrivals.even"),
+    kind("constant: ticks of 100 ms", CONSTANT, 400, rescheduled(does.ticks(0.1)), "arrivals.even",
+         also="arrivals.halves", because=BUNCHED),
     # where random spacing is asked
     kind("poisson: even gaps", POISSON, 400, spaced("constant"), "arrivals.gaps",
-         also="arrivals.counts arrivals.lattice", because="even gaps are a lattice of their own"),
+         also="arrivals.counts arrivals.lattice arrivals.order", because="even gaps are a lattice of their own"),
     kind("fixed-span: even gaps", FIXED, 400, spaced("constant"), "arrivals.gaps",
-         also="arrivals.counts arrivals.lattice", because="even gaps are a lattice of their own"),
+         also="arrivals.counts arrivals.lattice arrivals.order", because="even gaps are a lattice of their own"),
     kind("poisson: gamma gaps of shape 4", POISSON, 600, spaced("gamma(4)"), "arrivals.gaps",
          also="arrivals.counts", because="such gaps make even counts"),
-    kind("poisson: gamma gaps of shape 1/2", POISSON, 2000, spaced("gamma(0.5)"), "arrivals.gaps",
+    kind("poisson: gamma gaps of shape 1/2", POISSON, 2400, spaced("gamma(0.5)"), "arrivals.gaps",
          also="arrivals.counts", because="such gaps make uneven counts"),
     kind("fixed-span: gamma gaps of shape 4", FIXED, 600, spaced("fixed-span(4)"), "arrivals.gaps",
          also="arrivals.counts", because="such gaps make even counts"),
@@ -82,7 +89,7 @@ KINDS: list[Kind] = [
     kind("gamma(4): rate 10 % low", GAMMA_4, 2000, at_rate(0.9), "rate.mean"),
     kind("fixed-span(4): rate 10 % low", FIXED_4, 600, at_rate(0.9), "rate.mean"),
     kind("poisson: each of 4 workers at the whole rate", POISSON, 2400, rescheduled(does.each_worker_all(4)),
-         "rate.mean arrivals.burst", also="arrivals.counts arrivals.trend arrivals.gaps",
+         "rate.mean arrivals.burst", also="arrivals.counts arrivals.trend arrivals.gaps arrivals.lull",
          because="towards the end the slower workers are alone"),
     kind("poisson: groups of 10", POISSON, 1200, rescheduled(does.groups_of(10)), "arrivals.gaps",
          also="arrivals.counts arrivals.order arrivals.burst arrivals.silence arrivals.lattice", because=BUNCHED),
@@ -100,9 +107,11 @@ KINDS: list[Kind] = [
     kind("poisson: a second four times as fast", POISSON, 600, rescheduled(does.gust(4.0)), "arrivals.burst",
          also="rate.mean arrivals.counts arrivals.trend arrivals.gaps", because=BUNCHED),
     kind("poisson: stall and catch-up", POISSON, 600, rescheduled(does.stall(3.0)), "arrivals.silence arrivals.burst",
-         also="arrivals.counts arrivals.gaps arrivals.order", because=BUNCHED),
+         also="arrivals.counts arrivals.gaps arrivals.order arrivals.lull", because=BUNCHED),
     kind("poisson: silence", POISSON, 600, rescheduled(does.silence(2.0)), "arrivals.silence",
-         also="rate.mean arrivals.counts", because=LOW_RATE),
+         also="rate.mean arrivals.counts arrivals.lull", because=LOW_RATE),
+    kind("poisson: a lull", POISSON, 800, rescheduled(does.lull(5.0)), "arrivals.lull",
+         also="rate.mean arrivals.counts arrivals.gaps arrivals.order arrivals.silence", because=LOW_RATE),
     kind("poisson: a second's requests in its first half", POISSON, 600, rescheduled(does.half_of_each_second),
          "arrivals.gaps arrivals.lattice", also="arrivals.order", because=BUNCHED),
     kind("poisson: the last arrival of each second on the second", at(20, "poisson"), 600,
@@ -113,9 +122,10 @@ KINDS: list[Kind] = [
          "arrivals.gaps arrivals.lattice", also="arrivals.order", because=BUNCHED),
     kind("poisson: ticks of 100 ms", POISSON, 1200, rescheduled(does.ticks(0.1)), "arrivals.gaps arrivals.lattice",
          also="arrivals.order arrivals.burst", because=BUNCHED),
+    kind("poisson: one more than the cap", capped_at(12), 600, loaded(cap=13), "rate.cap"),
+    kind("poisson: no cap", capped_at(12), 600, loaded(cap=None), "rate.cap"),
     kind("poisson: at most 4 in flight", POISSON, 600, doing(_four_in_flight), "rate.mean",
-         also="arrivals.gaps arrivals.counts arrivals.order arrivals.lattice", because="replies set the pace"),
+         also="arrivals.*", because="replies set the pace"),
     kind("poisson: a closed loop of the same rate", POISSON, 600, doing(_closed_loop), "arrivals.gaps",
-         also="rate.mean arrivals.counts arrivals.order arrivals.lattice arrivals.burst",
-         because="replies set the pace"),
+         also="rate.mean arrivals.*", because="replies set the pace"),
 ]  # fmt: skip

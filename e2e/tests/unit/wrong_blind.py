@@ -20,6 +20,7 @@ from tests.unit import wrong_blind_loops as loops
 from tests.unit import wrong_blind_rates as rates
 from tests.unit.forge_client import calls_of, honest, said
 from tests.unit.forge_loops import ITL_S, TOKENS, Calls, joined
+from tests.unit.forge_times import Seconds
 from tests.unit.wrong_arrivals import CONSTANT, FIXED, POISSON, at
 from tests.unit.wrong_kind import Ask, Rng, Wrong, doing, every, rate_of
 from tests.unit.wrong_loops import UNEVEN, C, loop
@@ -47,14 +48,7 @@ def blind(name: str, ask: Ask, n: int, wrong: Wrong, rooms: str, *, twin: Wrong 
     return Blind(name, ask, n, wrong, frozenset(rooms.split()), twin, missed)
 
 
-def waiting_long(ask: Ask) -> Ask:
-    """The same case with replies that begin after a second."""
-    return replied(ask, {"ttft_s": 1.0})
-
-
-def waiting_unevenly(ask: Ask) -> Ask:
-    """The same case with replies that take unevenly long."""
-    return replied(ask, UNEVEN)
+SLOW: dict[str, object] = {"ttft_s": 1.0}
 
 
 def replied(ask: Ask, absorber: dict[str, object]) -> Ask:
@@ -148,10 +142,20 @@ def _drawn(high: int) -> Wrong:
 
 
 def _in_period(users: int) -> rates.Sends:
-    return rates.even_workers(lambda rate, rng: rng.random(users) * users / rate)
+    def begins(rate: float, rng: Rng) -> Seconds:
+        anywhere: Seconds = rng.random(users) * (users / rate)
+        return anywhere
+
+    return rates.even_workers(begins)
 
 
 EQUAL, EXPONENTIAL = rates.equal_gaps, rates.exponential_gaps
+
+# Why some are missed: by a floor that leaves room for what honest clients do, …
+BRIEF = "a silence of 0.25 s and a gap is what an honest client is allowed"
+FEW = "9 to 12 % of the gaps are not by the law, which is about the floor"
+# … or in spite of what their journals show
+AT_ONCE = "28 requests within 5 ms, where an honest client has 8 at most, are not too many for a second"
 
 KINDS: tuple[Blind, ...] = (
     # a rate, one thread
@@ -167,14 +171,14 @@ KINDS: tuple[Blind, ...] = (
     blind("poisson: sleeps that end with a tick of 64 Hz", POISSON, 1200,
           doing(rates.on_time(rates.coarse_sleeps(EXPONENTIAL))), "rate arrivals"),
     blind("constant: busy for 250 ms every 2 s", CONSTANT, 400,
-          doing(rates.on_time(rates.stalled(EQUAL, every_s=2.0, for_s=0.25))), "arrivals"),
+          doing(rates.on_time(rates.stalled(EQUAL, every_s=2.0, for_s=0.25))), "arrivals", missed=BRIEF),
     blind("poisson: busy for 250 ms every 1.7 s", POISSON, 5000,
-          doing(rates.on_time(rates.stalled(EXPONENTIAL, every_s=1.7, for_s=0.25))), "arrivals"),
+          doing(rates.on_time(rates.stalled(EXPONENTIAL, every_s=1.7, for_s=0.25))), "arrivals", missed=FEW),
     blind("poisson: 5 ms of work for each request", POISSON, 10_000,
-          doing(rates.on_time(rates.busy_between(0.005, EXPONENTIAL))), "arrivals"),
+          doing(rates.on_time(rates.busy_between(0.005, EXPONENTIAL))), "arrivals", missed=FEW),
     blind("poisson: uniform gaps", POISSON, 5000, doing(rates.on_time(rates.uniform_gaps)), "arrivals"),
     blind("poisson: lognormal gaps of the same mean and spread", POISSON, 10_000,
-          doing(rates.on_time(rates.lognormal_gaps)), "arrivals"),
+          doing(rates.on_time(rates.lognormal_gaps)), "arrivals", missed=FEW),
     blind("poisson: exactly 40 in each second", POISSON, 10_000, doing(rates.on_time(rates.same_each_second)),
           "arrivals"),
     blind("fixed-span: exactly 40 in each second", FIXED, 10_000, doing(rates.on_time(rates.same_each_second)),
@@ -186,25 +190,26 @@ KINDS: tuple[Blind, ...] = (
     blind("constant: throttled for 40 ms of every 100 ms", at(70, "constant"), 700,
           doing(rates.on_time(rates.throttled(EQUAL, period_s=0.1, runs_s=0.06))), "arrivals"),
     # a rate, several workers or users
-    blind("poisson: 4 workers of one seed, up within 0.5 s", POISSON, 5000, doing(rates.one_seed(4, 0.5)), "arrivals"),
+    blind("poisson: 4 workers of one seed, up within 0.5 s", POISSON, 10_000, doing(rates.one_seed(4, 0.5)),
+          "arrivals"),
     blind("poisson: a user more each second, up to 10", POISSON, 2400, doing(rates.spawned(10, 1.0)),
           "arrivals rate"),
     blind("constant: 4 workers, each even by itself", CONSTANT, 400,
           doing(rates.even_workers(lambda _rate, rng: rng.uniform(0, 0.1, 4))), "arrivals"),
     blind("constant: 50 users that begin 5 ms apart", CONSTANT, 400,
-          doing(rates.even_workers(lambda _rate, _rng: 0.005 * np.arange(50))), "arrivals"),
+          doing(rates.even_workers(lambda _rate, _rng: np.linspace(0, 0.245, 50))), "arrivals"),
     blind("constant: 40 users that begin anywhere", CONSTANT, 400, doing(_in_period(40)), "arrivals"),
     blind("poisson: 20 users, each evenly paced", POISSON, 600, doing(_in_period(20)), "arrivals"),
     blind("poisson: 100 users, each evenly paced", POISSON, 2000, doing(_in_period(100)), "arrivals"),
-    blind("constant: 16 users that wait for a late reply", waiting_unevenly(CONSTANT), 600,
+    blind("constant: 16 users that wait for a late reply", replied(CONSTANT, UNEVEN), 600,
           doing(rates.paced_users(16)), "arrivals rate"),
     blind("constant: one of 4 workers comes up 3 s late", CONSTANT, 400,
           doing(rates.late_worker(EQUAL, workers=4, up_s=3.0)), "arrivals rate"),
     blind("poisson: one of 4 workers comes up 3 s late", POISSON, 600,
-          doing(rates.late_worker(EXPONENTIAL, workers=4, up_s=3.0)), "arrivals rate"),
-    blind("constant: the first request is awaited", waiting_long(CONSTANT), 200,
+          doing(rates.late_worker(EXPONENTIAL, workers=4, up_s=3.0)), "arrivals rate", missed=AT_ONCE),
+    blind("constant: the first request is awaited", replied(CONSTANT, SLOW), 200,
           doing(rates.first_one_awaited(EQUAL)), "arrivals"),
-    blind("poisson: the first request is awaited", waiting_long(POISSON), 600,
+    blind("poisson: the first request is awaited", replied(POISSON, SLOW), 600,
           doing(rates.first_one_awaited(EXPONENTIAL)), "arrivals"),
     # stages and durations
     blind("stages (constant): the second climbs to its rate", staged(RATES, "constant"), 720,
@@ -214,7 +219,7 @@ KINDS: tuple[Blind, ...] = (
     blind("stages (constant): rates cut to whole numbers", staged(_FRACTIONS, "constant"), 460, _whole_rates,
           "rate count"),
     blind("stages (constant): prompts of one seed", staged(RATES, "constant"), 720, _seeded_anew, "count payload"),
-    blind("constant for a duration: counted from the first reply", waiting_long(lasting(40, "constant")), 600,
+    blind("constant for a duration: counted from the first reply", replied(lasting(40, "constant"), SLOW), 600,
           doing(_until_the_first_reply), "count"),
     # a concurrency
     blind("loop: slots and requests divided among 3 workers", loop, 240, doing(loops.divided_slots(3, C)),

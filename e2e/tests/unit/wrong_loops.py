@@ -25,6 +25,11 @@ def loop(n: int) -> Case:
     return forge.case({"mode": "concurrency", "concurrency": C}, workload={"num_requests": n}, absorber=UNEVEN)
 
 
+def own_connections(n: int) -> Case:
+    """A tool that is declared to open a connection for each request."""
+    return forge.rate_case(n, 40, "poisson", connections="per_request")
+
+
 def _ramp(asked: Case, rng: Rng) -> Calls:
     return slots(C, rng, replies(asked, rng), n=asked.n, ramp_s=2.0)
 
@@ -81,6 +86,8 @@ KINDS: list[Kind] = [
     kind("loop: a connection per two requests", loop, 240, doing(calls_of, uses=2), "connections.reuse"),
     kind("constant: a connection per request", CONSTANT, 50, doing(calls_of, uses=1), "connections.reuse"),
     kind("poisson: a connection per request", POISSON, 50, doing(calls_of, uses=1), "connections.reuse"),
+    kind("poisson: connections used again, against what is declared", own_connections, 600, doing(calls_of),
+         "connections.reuse"),
     kind("constant: a reply cut by the client", CONSTANT, 100, cells(50, how_ended=CLIENT_CLOSED, finish_reason=None),
          "connections.cut"),
     kind("constant: every tenth reply cut", CONSTANT, 100, every(10, how_ended=CLIENT_CLOSED, finish_reason=None),

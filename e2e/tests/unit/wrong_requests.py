@@ -36,6 +36,11 @@ def fields(n: int) -> Case:
     return _asking(n, extra_fields={"temperature": 0.5})
 
 
+def team(n: int) -> Case:
+    """A header in each request."""
+    return _asking(n, headers={"x-team": "blue"})
+
+
 def _repeated(journal: Journal) -> Journal:
     n = journal.table.num_rows
     again = forge.digests(1 + np.arange(n, dtype=np.uint64) % np.uint64(n // 2))
@@ -101,5 +106,11 @@ KINDS: list[Kind] = [
     kind("an asked field missing everywhere", fields, 120, every(1, extra_fields="{}"), "payload.fields"),
     kind("an asked field of another value", fields, 120, every(1, extra_fields='{"temperature":0.7}'),
          "payload.fields"),
+    kind("an asked header missing everywhere", team, 120,
+         every(1, headers=[], header_names="host,content-type,content-length"), "payload.headers"),
+    kind("an asked header of another value", team, 120, every(1, headers=[{"name": "x-team", "value": "red"}]),
+         "payload.headers"),
+    kind("an asked header missing once", team, 120,
+         cells(60, headers=[], header_names="host,content-type,content-length"), "payload.headers"),
     kind("a long reply less than asked", lengths, 120, cells(5, max_tokens=forge.TOKENS), "payload.max_tokens"),
 ]  # fmt: skip

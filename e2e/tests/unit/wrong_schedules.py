@@ -69,6 +69,17 @@ def gust(more: float) -> Change:
     return change
 
 
+def lull(seconds: float) -> Change:
+    """For so long a quarter of the rate, and everything after that is later."""
+
+    def change(times: Seconds, _rate: float) -> Seconds:
+        since = np.maximum(times - times[len(times) // 3], 0.0)
+        slow = np.where(since < seconds / 4, since * 4, since + seconds * 3 / 4)
+        return np.asarray(times - since + slow)
+
+    return change
+
+
 def silence(seconds: float) -> Change:
     """A stall in the middle, after which everything is that much later."""
     return lambda times, _rate: times + np.where(times > times[len(times) // 2], seconds, 0.0)

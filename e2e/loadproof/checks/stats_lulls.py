@@ -1,0 +1,105 @@
+"""Has a stretch too few events, or a moment more than what came before it explains? No words of the domain.
+
+Null: a renewal process with gamma gaps of a shape (1: Poisson) at a rate, whose sender may pause: what a pause holds
+back comes at once when it ends, and is no more than the pause held. `times` are float64[n] seconds, ascending. Each
+`*_bound` is a lower confidence bound of an effect, above 0 with a probability of at most `alpha`; the floor is the
+caller's. Left out: the busiest second and clusters (`stats_counts`), single gaps (`stats_gaps`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+type Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+LULLS_S = (2.0, 5.0, 10.0)
+CROWDS_S = (0.005, 0.02)
+LOOK_BACK_S = 0.5
+"""A pause, and the time in which what it held back is sent, are within so much before a moment."""
+JITTER_S = 0.003
+MOST_MOMENTS = 2000
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """`events` within `width_s` from `at_s` on; `rate`: the one, per second, that explains so many at the level."""
+
+    width_s: float
+    at_s: float
+    events: int
+    rate: float
+
+
+def emptiest(times: Floats, shape: float, alpha: float) -> list[Stretch]:
+    """Return, per width, the stretch after an event that has fewest, and the largest rate that explains it.
+
+    So few, k, came within w when k + 1 gaps took longer: Q((k + 1) a, a x rate x w) of the regularised incomplete
+    gamma function; Bonferroni over the stretches and widths, one side. Only stretches that end before the last event.
+    """
+    found = []
+    for width in LULLS_S:
+        begins = times[: np.searchsorted(times, times[-1] - width, side="right")]
+        if not len(begins):
+            continue
+        inside = np.searchsorted(times, begins + width, side="right") - np.arange(1, len(begins) + 1)
+        at = int(inside.argmin())
+        rate = _largest_rate(int(inside[at]), shape, alpha / (2 * len(LULLS_S) * len(begins))) / width
+        found.append(Stretch(width, float(begins[at]), int(inside[at]), rate))
+    return found
+
+
+def _largest_rate(events: int, shape: float, level: float) -> float:
+    from scipy.special import gammainccinv  # noqa: PLC0415 -- 0.6 s that commands which judge nothing need not wait
+
+    return float(gammainccinv((events + 1) * shape, level)) / shape
+
+
+def fewest_in(width: float, rate: float, n: int, shape: float, alpha: float) -> int:
+    """Return the fewest events of the emptiest stretch of a width that `rate` explains, of n stretches."""
+    level = alpha / (2 * len(LULLS_S) * max(1, n))
+    low, high = 0, max(1, round(rate * width))
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _largest_rate(middle, shape, level) >= rate * width else (middle + 1, high)
+    return low
+
+
+def lull_bound(times: Floats, rate: float, shape: float, alpha: float) -> float:
+    """Return by what share the rate of the emptiest stretch is at least below `rate`; -1 where there is none."""
+    return max((1 - stretch.rate / rate for stretch in emptiest(times, shape, alpha)), default=-1.0)
+
+
+def crowds(times: Floats, shape: float, alpha: float) -> list[Stretch]:
+    """Return, per width, the moment that has most beyond what it and the silence before it explain.
+
+    Of the k events within w of one of them, those after the first were due in w, in the two longest gaps of the last
+    half second, or in the jitter between: a sum of k - 1 gaps of at most that, P((k - 1) a, a x rate x time). `rate` of
+    a stretch is the smallest that explains it; Bonferroni over moments and widths, one side.
+    """
+    from scipy.special import gammaincinv  # noqa: PLC0415 -- as above
+
+    found = []
+    gaps = np.diff(times, prepend=times[:1] - LOOK_BACK_S)
+    for width in CROWDS_S:
+        inside = np.searchsorted(times, times + width, side="left") - np.arange(len(times))
+        # Only moments that have many can have too many.
+        moments = np.argsort(-inside, kind="stable")[:MOST_MOMENTS]
+        since = np.searchsorted(times, times[moments] - LOOK_BACK_S)
+        quiet = np.array([_held_back_s(gaps[first : last + 1]) for first, last in zip(since, moments, strict=True)])
+        needed = gammaincinv(np.maximum(inside[moments] - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * len(times)))
+        rates = needed / shape / (quiet + width + JITTER_S)
+        at = int(rates.argmax())
+        found.append(Stretch(width, float(times[moments[at]]), int(inside[moments[at]]), float(rates[at])))
+    return found
+
+
+def _held_back_s(gaps: Floats) -> float:
+    """Return how long two pauses, one soon after the other, may have held back what comes after these gaps."""
+    return float(np.partition(gaps, len(gaps) - 2)[-2:].sum()) if len(gaps) > 1 else float(gaps.sum())
+
+
+def crowd_bound(times: Floats, rate: float, shape: float, alpha: float) -> float:
+    """Return by what share the rate of the fullest moment is at least above `rate`."""
+    return max(stretch.rate for stretch in crowds(times, shape, alpha)) / rate - 1
