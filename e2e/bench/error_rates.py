@@ -30,8 +30,8 @@ class Size:
     misses: int
 
 
-FULL = Size(false_alarms.RUNS, 3000, 120)
-QUICK = Size({200: 1000, 600: 500, 2000: 300, 10_000: 20}, 180, 3)
+FULL = Size(false_alarms.RUNS, 3000, 60)
+QUICK = Size({200: 1000, 600: 500, 2000: 300, 10_000: 20}, 180, 2)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ mistakes (`case`).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +24,10 @@ FILLS = 0.8
 """Of a cap: what a rate needs on average; more would be held back now and then."""
 
 BY_CHANCE = 1e-3
-"""So rarely a random gap may be as long as half of a silence between stages."""
+"""So rarely a random gap may be as long as an asked silence."""
+
+PAUSED_S = 0.25
+"""What an honest sender may be silent for beside its law."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,8 @@ def warnings(case: Case) -> list[str]:
     asked = list(_stretches(case))
     told = [text for stretch in asked for text in _sizes(case, stretch)]
     if isinstance(load, StagesLoad):
-        told += _between(case, load.stages, asked)
-    told += [*_capped(case), *_deadline(case, asked)]
+        told += [*_between(case, load.stages, asked), *_neighbours(case, load.stages), *_sums(case, load.stages)]
+    told += [*_prompts(case, asked), *_capped(case), *_deadline(case, asked)]
     return [f"{case.name}: {text}" for text in told]
 
 
@@ -119,21 +123,48 @@ def _between(case: Case, stages: tuple[Stage, ...], asked: list[_Asked]) -> Iter
     if random and case.n is not None and any(stage.rate and stage.duration_s for stage in stages):
         yield (f"{' and '.join(sorted(random))} stages by duration hold a random number of requests; ask for "
                "duration_s instead of num_requests, or for stages by num_requests")  # fmt: skip
+
+
+def _neighbours(case: Case, stages: tuple[Stage, ...]) -> Iterator[str]:
+    """Yield what makes the end of a stage hard to tell from the begin of the next."""
+    random = any(law.law in {Law.POISSON, Law.GAMMA} for law in _declared(case))
+    for number, (stage, following) in enumerate(itertools.pairwise(stages), 1):
+        if stage.rate and following.concurrency and stage.gap_s < case.latency_s:
+            yield (f"stage {number}: its last requests are still in flight when the {following.concurrency} of stage "
+                   f"{number + 1} begin; make gap_s longer than a reply, {case.latency_s:.3g} s")  # fmt: skip
+        if random and stage.duration_s and stage.rate and stage.rate == following.rate and not stage.gap_s:
+            yield (f"stage {number}: nothing tells it from the next, which has its rate; give it a gap_s, or make one "
+                   "stage of both")  # fmt: skip
+
+
+def _sums(case: Case, stages: tuple[Stage, ...]) -> Iterator[str]:
     lasting = case.expected.workload.duration_s
     lengths = [stage.duration_s for stage in stages]
     if lasting is not None and None not in lengths:
         together = sum(length or 0 for length in lengths) + sum(stage.gap_s for stage in stages)
         if abs(together - lasting) > max(1.0, 0.01 * lasting):
             yield f"the stages last {together:g} s together, and duration_s is {lasting:g}; make them agree"
+    known = sum(stage.n or 0 for stage in stages)
+    if case.n is not None and known >= case.n + 1:
+        yield f"the stages that say it make {known:g} requests, and num_requests is {case.n}; make it more"
+
+
+def _prompts(case: Case, asked: list[_Asked]) -> Iterator[str]:
+    """Yield what a duration leaves too little time for: a number of requests is compared when the case is read."""
+    workload, n = case.expected.workload, sum(stretch.n for stretch in asked)
+    for name in ("distinct_prompts", "distinct_prefixes"):
+        wanted = getattr(workload, name)
+        if workload.num_requests is None and wanted is not None and wanted > n:
+            yield f"about {n:.0f} requests cannot have {wanted} {name.replace('_', ' ')}; ask for fewer, or for longer"
 
 
 def _shortest_silence_s(case: Case, asked: _Asked) -> float:
-    """Return twice what such a stage is silent for by itself: half of the silence has to stand out."""
+    """Return what such a stage is silent for by itself, and a pause: a shorter silence may be no asked one."""
     if asked.rate is None:
-        return 2 * (0.25 + case.latency_at(asked.concurrency))
-    random = [law for law in _declared(case) if law.law is not Law.CONSTANT]
-    longest = math.log(max(asked.n, 1) / BY_CHANCE) / min((min(1.0, law.shape) for law in random), default=1.0)
-    return 2 * ((longest if random else 1.0) / asked.rate + (0 if random else 0.25))
+        return PAUSED_S + case.latency_at(asked.concurrency)
+    random = [law.shape for law in _declared(case) if law.law is not Law.CONSTANT]
+    longest = math.log(max(asked.n, 1) / BY_CHANCE) / min(1.0, *random) if random else 1.0
+    return PAUSED_S + longest / asked.rate
 
 
 def _capped(case: Case) -> Iterator[str]:

@@ -150,7 +150,7 @@ DIALS: tuple[Dial, ...] = (
     Dial("arrivals.silence", "nothing is sent for a while (constant)", CONSTANT, _turned(turns.silent), bound=True),
     Dial("arrivals.burst", "some come at once (constant)", CONSTANT, _turned(turns.at_once), Limits(share_of_n=0.4),
          bound=True),
-    Dial("arrivals.even", "three in four come late", CONSTANT, _turned(turns.late), bound=True),
+    Dial("arrivals.even", "three in four come late", CONSTANT, _turned(turns.late), pick=min, bound=True),
     Dial("arrivals.halves", "the second half is faster", CONSTANT, _turned(turns.halves), bound=True),
     Dial("concurrency.refill", "a slot waits before it is used again", loop, _turnaround, bound=True),
     Dial("concurrency.ramp", "the slots are filled one after another", loop, _ramp, bound=True),

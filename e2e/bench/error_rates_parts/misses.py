@@ -67,9 +67,14 @@ def ask_one(check: str, asked: Case, forged: Journal) -> Finding:
 
 
 def amounts(text: str) -> list[float]:
-    """Return the numbers of a printed deviation, in seconds, shares or what they are: "-1.8%/+5.7%", "20.0 ms"."""
+    """Return the numbers of a printed deviation, in seconds, shares or what they are: "-1.8%/+5.7%", "5.0, 10.0 ms".
+
+    A number without a unit has that of the next one.
+    """
     found = re.findall(r"([-+]?(?:\d[\d,.]*|inf))(?:e-?\d+)?\s*(ms|s\b|%|)", text)
-    return [float(number.replace(",", "")) * UNITS[unit] for number, unit in found]
+    units = [next((unit for _, unit in found[k:] if unit), "") for k in range(len(found))]
+    return [float(number.rstrip(",").replace(",", "")) * UNITS[unit]
+            for (number, _), unit in zip(found, units, strict=True)]  # fmt: skip
 
 
 def _rng(cell: Cell, run: int) -> np.random.Generator:

@@ -78,15 +78,13 @@ STATISTICS: tuple[Statistic, ...] = (
     Statistic("burst", lambda times, law, alpha: stats_counts.burst_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("crowd", lambda times, law, alpha: stats_lulls.crowd_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("lull", lambda times, law, alpha: stats_lulls.lull_bound(times, RATE, law.shape, alpha) > 0),
-    Statistic("lull", lambda times, law, alpha: stats_lulls.lull_bound(times, RATE, law.shape, alpha) > 0),
-    Statistic("crowd", lambda times, law, alpha: stats_lulls.crowd_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("trend", lambda times, law, alpha: stats_counts.trend_bound(times, law.shape, alpha) > 0),
     Statistic("ticks", lambda times, law, alpha: stats_lattice.tick_bound(times, RATE, law.shape, alpha) > 0),
     Statistic("edge", lambda times, law, alpha: stats_lattice.edge_bound(times, RATE, law.shape, alpha) > 0),
 )
 BY_NAME = {statistic.name: statistic for statistic in STATISTICS}
 
-LAWS = tuple(map(Arrival.parse, ("poisson", "fixed-span", "gamma(0.5)", "gamma(4)", "fixed-span(4)")))
+LAWS = tuple(map(Arrival.parse, ("poisson", "fixed-span", "gamma(0.5)", "gamma(4)")))
 
 
 def ideal(law: Arrival, n: int, rng: np.random.Generator) -> Seconds:

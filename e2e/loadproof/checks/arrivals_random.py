@@ -159,7 +159,10 @@ def _burst(spaced: Spaced, shape: float, requirement: str) -> Finding:
 
 def _lull(spaced: Spaced, settled: Seconds, shape: float) -> Finding:
     check, requirement = "lull", REQUIREMENTS["lull"]
-    worst = min(stats_lulls.emptiest(settled, shape, spaced.alpha), key=lambda one: one.rate)
+    found = stats_lulls.emptiest(settled, shape, spaced.alpha)
+    if not found:
+        return spaced.unclear(check, requirement, "nearly all requests came within 2 s, so there is no other stretch")
+    worst = min(found, key=lambda one: one.rate)
     slow = (1 - LULL) * spaced.rate
     fewest = stats_lulls.fewest_in(worst.width_s, slow, len(settled), shape, spaced.alpha)
     return spaced.finding(check, requirement, f">= {fewest} in {worst.width_s:g} s", f"{worst.events}",

@@ -1,20 +1,24 @@
 """concurrency: was the asked number of requests in flight, and was a freed slot used again at once?
 
-Null hypothesis: an honest client with C slots, each used again by the end of its own request, asked once or stage by
-stage. What a stage before left in flight counts as slots in use, but only a stage's own starts are its doing.
-slots: the peak is exactly C, both sides, at any n from C on. refill: the turnaround of a slot, (C - plateau mean) /
-start rate, is at most max(20 ms, 5 % of the median latency), from max(2C, 50) starts on a plateau of 4 median
-latencies on. held: in the worst of equal windows of the plateau (of 1 s and 4 median latencies at least, 100 at most)
-so many were in flight for half the time that a client at the bound of `refill` has: C less that client's mean deficit,
-less one from 4 slots on. waves: of the time that a slot stays empty, what goes by while other requests still end and
-nobody sends is at most the bound of `refill` more than by chance, from as many starts as there. ramp: C is reached
-within 0.25 s + C x 0.5 ms, at any n.
-`slots` is exact; the others are bounds and no tests, so there is no nominal rate of false alarms: {simulated}. All
-rest on our own writes.
-Cannot see: waves where all replies take equally long, which are then no different load (not counted, and the finding
-says which profile would tell); waves of several processes, each for itself, which `refill` sees as slow; C - 1 slots
-behind a peak of C where a turnaround at the bound would look the same, beyond a C of about latency / 20 ms; who made a
-slot wait.
+Null hypothesis: an honest client with C slots, each used again by the end of its own request; of each stage with a
+concurrency. What an earlier stage left in flight counts, as slots in use; only its own starts are a stage's doing.
+slots: the peak is exactly C, both sides, from n = C on.
+refill: the turnaround of a slot, (C - plateau mean) / start rate, is at most max(20 ms, 5 % of the median latency) and
+0.2 s a round for pauses, which meet all slots where all end together; from max(2C, 50) starts on a plateau of 4 median
+latencies on.
+held: the plateau in equal windows (of 1 s and 4 median latencies at least, 100 at most). In each, C less the mean
+deficit of a client at that bound, less one from 4 slots on, are in use for half the share of the time that it has them;
+and all C at some time, where their ends are further apart than a usual turnaround (C x 10 ms <= latency + 10 ms).
+waves: what goes by of a slot's empty time while others still end and nobody sends is at most that bound longer than
+when the same waits are dealt at random; from as many starts as refill.
+ramp: C is reached within 0.25 s + C x 0.5 ms; where slots begin empty and C is there for a moment only, that is the
+bound of the time for which all slots together were empty, beyond 10 ms a turnaround. At any n.
+slots is exact. The others are bounds and no tests, so their rate of false alarms is none that is nominal: of 32,000
+seeded honest runs (C = 1 to 16,384, replies of 0.02 to 13 s, equal, lognormal or mixed, pauses at three levels) none
+failed; the worst came to 0.70 of the bound of refill, 0.63 of ramp, 0.35 of waves and 1.5 times the share of held.
+All rest on our own writes. Cannot see: waves where replies take equally long, which are no other load (that finding is
+not counted then and says what would tell); waves of several processes, each by itself, which are slow refills; some
+lost slots among many (what held shows is printed); who made a slot wait.
 """
 
 from __future__ import annotations
@@ -29,20 +33,19 @@ import numpy as np
 from loadproof.checks import looks_slots as looks
 from loadproof.checks.looks_slots import milliseconds, seconds
 from loadproof.checks.question import EVIDENCE, NOTHING, Part, Question
-from loadproof.load.concurrency import flight, lost_at_first, plateau, windows
+from loadproof.load.concurrency import earlier, flight, lost_at_first, plateau, windows
 from loadproof.load.waves import refills, waves_would_wait_s
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
     from loadproof.load.concurrency import Flight, Plateau
-    from loadproof.load.requests import Requests
     from loadproof.load.waves import Refills
 
 TURNAROUND_S, TURNAROUND_SHARE = 0.02, 0.05
 USUAL_TURNAROUND_S = 0.01
 PAUSED_S = 0.2
 """What pauses add up to in a few seconds, when they meet slots that all end together."""
-FILLED = 0.75
+FILLED = 0.85
 RAMP_S, RAMP_S_A_SLOT = 0.25, 0.0005
 HELD_SHARE = 0.5
 WINDOW_S = 1.0
@@ -114,7 +117,7 @@ def findings(question: Question) -> Iterator[Finding]:
     for part in question.parts:
         if part.concurrency is None:
             continue
-        held = flight(part.load.requests, _earlier(question.trimmed.requests, part.load.requests))
+        held = flight(part.load.requests, earlier(question.trimmed.requests, part.load.requests))
         measured = _Measured(part, part.concurrency, held, plateau(held, part.concurrency))
         yield _slots(measured)
         yield _refill(measured)
@@ -122,11 +125,6 @@ def findings(question: Question) -> Iterator[Finding]:
         if part.concurrency > 1:
             yield _waves(measured)
         yield _ramp(measured)
-
-
-def _earlier(everything: Requests, own: Requests) -> Requests:
-    first = int(np.searchsorted(everything.start_ns, own.start_ns[0])) if own.n else 0
-    return everything.rows(slice(0, first))
 
 
 def _slots(this: _Measured) -> Finding:
@@ -225,7 +223,7 @@ def _ramp(this: _Measured) -> Finding:
     outcome, detail = Outcome.PASS, ""
     if n == 0:
         outcome, detail = Outcome.UNCLEAR, NOTHING
-    elif lost_s > bound and until_s > top.ramp_s:
+    elif lost_s > bound * top.slots / this.asked and until_s > top.ramp_s:  # fewer than asked have less to lose
         outcome, detail = Outcome.FAIL, looks.not_held_at_first(this.held, top, until_s)
     elif top.ramp_s > bound:
         outcome, detail = Outcome.FAIL, looks.filled_late(this.held, top, bound)

@@ -4,8 +4,8 @@
   hypothesis: an honest sender of the declared law. poisson and gamma: N is within the exact interval of a renewal
   count (`stats.count_interval`: the Poisson interval for shape 1), at 1e-6 shared by the stages, of a window that is
   up to 0.4 s short (a late first send, a pause) or 0.1 s long; it fails only beyond 1 %. constant and fixed-span know
-  their number: within 1 + 0.1 s x rate, a bound. A stage's window begins up to 0.4 s, or a few gaps, before its first
-  arrival: the best of these counts. Smallest n: none.
+  their number: within 1 + 0.1 s x rate, a bound. A stage's requests are those that `load.stages` gives to it. Smallest
+  n: none.
 - stage (of one that asks for a number, between silences): exact.
 - duration: first to last arrival last as long as asked: less what the law leaves empty at both ends, a late first send
   and a pause; in a closed loop less the longest latency. A bound, at any n.
@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from loadproof.arrival import Arrival, Law
 from loadproof.checks import stats
+from loadproof.checks.looks_stages import stage_looks_like
 from loadproof.checks.question import EVIDENCE, NOTHING, Part, Question, exact
 from loadproof.checks.stats_gaps import longest_honest_gap
 from loadproof.expected import StagesLoad
@@ -32,13 +35,22 @@ def findings(question: Question) -> Iterator[Finding]:
     staged = isinstance(question.expected.load, StagesLoad)
     for part in question.parts:
         if part.rate is not None and part.duration_s is not None and declared is not None:
-            counts = part.in_window if staged else (part.load.requests.n,)
-            yield _held(part, part.rate, part.duration_s, declared, counts, "stage" if staged else "requests")
+            held = _held(part, part.rate, part.duration_s, declared, "stage" if staged else "requests")
+            yield _named(held, part, question.parts)
         elif staged and part.n is not None and _between_silences(question.parts, part):
-            yield exact(f"count.stage{part.suffix}", "exactly the asked number", f"{part.n}",
-                        f"{part.load.requests.n}", n=part.load.requests.n)  # fmt: skip
+            n = part.load.requests.n
+            counted = exact(f"count.stage{part.suffix}", "exactly the asked number", f"{part.n}", f"{n}", n=n)
+            yield _named(counted, part, question.parts)
         if not staged and part.duration_s is not None:
             yield _lasted(part, part.duration_s, declared)
+
+
+def _named(finding: Finding, part: Part, parts: list[Part]) -> Finding:
+    """Return a finding whose failure says what the stage looks like."""
+    if finding.outcome is not Outcome.FAIL:
+        return finding
+    told = filter(None, (finding.detail, stage_looks_like(part, parts)))
+    return replace(finding, detail="; ".join(told))
 
 
 def _between_silences(parts: list[Part], part: Part) -> bool:
@@ -47,9 +59,7 @@ def _between_silences(parts: list[Part], part: Part) -> bool:
     return part.told_by in {"begin", "silence"} and all(other.told_by == "silence" for other in following)
 
 
-def _held(  # noqa: PLR0917 -- as its only caller reads
-    part: Part, rate: float, duration_s: float, declared: Arrival, counts: tuple[int, ...], name: str
-) -> Finding:
+def _held(part: Part, rate: float, duration_s: float, declared: Arrival, name: str) -> Finding:
     mean = rate * duration_s
     if declared.law in {Law.POISSON, Law.GAMMA}:
         short = max(0.0, mean - rate * (stats.LATE_FIRST_S + stats.PAUSE_S))
@@ -60,9 +70,9 @@ def _held(  # noqa: PLR0917 -- as its only caller reads
         wide = 1 + rate * stats.PAUSE_S
         allowed = stats.Interval(mean - wide, mean + wide)
     floor = stats.Interval(mean * (1 - stats.FLOOR), mean * (1 + stats.FLOOR))
-    n = min(counts, key=lambda count: abs(count - mean))
+    n = part.load.requests.n
     outcome, detail = Outcome.PASS, ""
-    if not any(count in allowed or count in floor for count in counts):
+    if not (n in allowed or n in floor):
         outcome = Outcome.FAIL
         detail = f"{n / mean - 1:+.1%} beside what {rate:g}/s make in {duration_s:g} s"
     low, high = min(allowed.low, floor.low), max(allowed.high, floor.high)

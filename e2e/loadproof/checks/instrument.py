@@ -24,6 +24,7 @@ import msgspec
 
 from loadproof.checks.question import EVIDENCE, KERNEL_STAMPED, Part, Question
 from loadproof.load.arrivals import span_s
+from loadproof.load.concurrency import earlier
 from loadproof.verdict import Finding, Outcome
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _doubtful(question: Question) -> dict[str, str]:
         doubtful = {
             f"concurrency.slots{part.suffix}": f"our clock moved by {moved}, which alone can make this; run again"
             for part in question.parts
-            if part.concurrency is not None and _clock_may_be_it(part.load, part.concurrency)
+            if part.concurrency is not None and _clock_may_be_it(question.trimmed, part.load, part.concurrency)
         }
     if own_reads and kept.worst_s > STANDSTILL * min(map(_span_s, question.parts)):
         doubtful["rate."] = f"we stamped the arrivals ourselves and stood still for {kept.worst_s:.3g} s; {QUIETER}"
@@ -148,9 +149,9 @@ def _doubtful(question: Question) -> dict[str, str]:
     return doubtful
 
 
-def _clock_may_be_it(load: Load, asked: int) -> bool:
-    """Return whether the clock's largest jump could hide a peak exactly as asked."""
-    low, high = load.peaks_with_clock_off()
+def _clock_may_be_it(everything: Load, load: Load, asked: int) -> bool:
+    """Return whether the clock's largest jump could hide a peak exactly as asked in this part of the load."""
+    low, high = load.peaks_with_clock_off(earlier(everything.requests, load.requests))
     return low <= asked <= high
 
 

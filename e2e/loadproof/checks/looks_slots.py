@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 MOSTLY = 0.9
 A_MOMENT = 0.1
-"""Shares: of the slots that are filled in time, of the plateau."""
+KEPT = 0.85
+"""Shares: of the slots that are filled in time, of the plateau, of the slots that are left and in use."""
 
 
 def too_many(held: Flight, asked: int, settled_s: float) -> str:
@@ -38,11 +39,11 @@ def too_few(held: Flight, top: Plateau, asked: int, bound_s: float) -> str:
     """
     if not len(held.starts):
         return ""
+    if top.ramp_s > MOSTLY * (held.starts[-1] - held.starts[0]) / 1e9 > 0:
+        return f"all {len(held.starts)} requests were sent before {asked} were in flight at once"
     if top.starts and top.refill_s <= bound_s:
         return (f"client-limited: a freed slot is used again after {milliseconds(top.refill_s)}, but no more than "
                 f"{held.peak} are ever in use")  # fmt: skip
-    if top.ramp_s > MOSTLY * (held.starts[-1] - held.starts[0]) / 1e9 > 0:
-        return f"all {len(held.starts)} requests were sent before {asked} were in flight at once"
     return f"a freed slot stays empty for {milliseconds(top.refill_s)}, so {asked} are never in use at once"
 
 
@@ -64,12 +65,12 @@ def filled_late(held: Flight, top: Plateau, bound_s: float) -> str:
         which = "the last one" if late == 1 else f"the last {late}"
         early = seconds(float(reached[max(0, in_time - 1)]))
         most = f"{top.slots - late} of {top.slots} slots are filled after {early}"
-        return f"{most}, {which} only after {seconds(top.ramp_s)}"
+        return f"a ramp: {most}, {which} only after {seconds(top.ramp_s)}"
     steps = np.diff(reached)
-    jumps = steps[steps >= steps.mean() / 2]
-    each, size = float(np.median(jumps)), round(len(reached) / (len(jumps) + 1))
+    groups = np.append(reached[:1], reached[1:][steps >= steps.mean() / 2])
+    size = round(len(reached) / len(groups))
     what = "slots are filled one" if size == 1 else f"slots are filled in groups of about {size},"
-    return f"a ramp: {what} every {milliseconds(each)} over {seconds(top.ramp_s)}"
+    return f"a ramp: {what} every {milliseconds(float(np.median(np.diff(groups))))} over {seconds(top.ramp_s)}"
 
 
 def not_held_at_first(held: Flight, top: Plateau, until_s: float) -> str:
@@ -84,7 +85,8 @@ def emptied(held: Flight, top: Plateau, refilled: Refills) -> str:
     """Say why fewer than the plateau's slots were in use: lost slots, or slow refills."""
     most, until_s = last_above(held, top)
     mean = f"{top.mean:.2f} of {top.slots} in use on average"
-    if most <= top.slots - max(1, 0.05 * top.slots):
+    kept = held.mean(top.begin_ns + round(until_s * 1e9), top.end_ns, most)
+    if most <= top.slots - max(1, 0.05 * top.slots) and kept >= KEPT * most:
         moment = until_s < A_MOMENT * top.length_s
         what = f"{top.slots} are in use only for a moment" if moment else "slots are lost"
         return (f"{what}: no more than {most} after {seconds(until_s)}, for the other "

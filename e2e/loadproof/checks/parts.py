@@ -6,17 +6,16 @@ out: any judgement.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from loadproof.arrival import Arrival, Law
 from loadproof.checks.stats import ALPHA, LATE_FIRST_S, PAUSE_S
 from loadproof.checks.stats_gaps import longest_honest_gap
 from loadproof.expected import ConcurrencyLoad, RateLoad, StagesLoad
 from loadproof.load.requests import NEVER
-from loadproof.load.stages import Planned, Stretch, split
+from loadproof.load.stages import Planned, split
 
 if TYPE_CHECKING:
     from loadproof.expected import Expected, Stage
@@ -25,8 +24,11 @@ if TYPE_CHECKING:
 SILENCE_S = 0.25
 """What an honest sender is silent for beside its law."""
 
-ROUNDS = 1.5
-"""In a closed loop whose replies take equally long nothing is sent for about one latency."""
+EVEN = 100.0
+"""The shape of gaps that vary no more than even ones that are sent with jitter."""
+
+RARELY = 1e-3
+"""So rarely a stage's first gap is longer than the time in which its begin is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,10 @@ class Part:
 
     `suffix` is that of its findings' names: "" for a load of one piece, "[2]" for a second stage. `load` has no leading
     extras. Of `rate` (per second) and `concurrency` one is given, of `n` and `duration_s` (seconds) one at least.
-    `alpha` is the level of each of its statistical findings, shared by the parts. Of a stage with a duration
-    `in_window` are the numbers of all arrivals in its window, had its first one been up to so late; of one that another
-    follows `gap_s` is the asked silence after it, `silence_s` the one there was (None: no other request came), and
-    `draining_s` how long after its last arrival some of its requests were still in flight.
+    `alpha` is the level of each of its statistical findings, shared by the parts. A stage is `told_by` its begin, a
+    silence, a number or the clock from the one before. Of one that another follows `gap_s` is the asked silence after
+    it, `silence_s` the one there was (None: no other request came), and `draining_s` how long after its last arrival
+    some of its requests were still in flight.
     """
 
     suffix: str
@@ -50,7 +52,6 @@ class Part:
     duration_s: float | None = None
     alpha: float = ALPHA
     told_by: str = ""
-    in_window: tuple[int, ...] = ()
     gap_s: float | None = None
     silence_s: float | None = None
     draining_s: float = 0.0
@@ -68,52 +69,36 @@ def parts_of(expected: Expected, arrival: Arrival | None, load: Load) -> list[Pa
 
 
 def _stages(stages: tuple[Stage, ...], arrival: Arrival | None, load: Load) -> list[Part]:
-    times = load.requests.start_s
-    lasted = (load.requests.end_ns - load.requests.start_ns)[load.requests.end_ns < NEVER]
-    latency_s = float(np.median(lasted)) / 1e9 if len(lasted) else 0.0
-    found = split(times, [_planned(stage, arrival, latency_s) for stage in stages])
+    requests = load.requests
+    lasted = (requests.end_ns - requests.start_ns)[requests.end_ns < NEVER]
+    longest_s = float(lasted.max(initial=0)) / 1e9
+    found = split(requests, [_planned(stage, arrival, longest_s) for stage in stages])
     parts = [
         Part(suffix=f"[{k}]", load=load.rows(slice(own.first, own.end)), rate=stage.rate,
              concurrency=stage.concurrency, n=stage.num_requests, duration_s=stage.duration_s,
-             alpha=ALPHA / len(stages), told_by=own.told_by, in_window=_in_window(times, stage, own, after))
-        for k, (stage, own, after) in enumerate(zip(stages, found, [*found[1:], None], strict=True), 1)
+             alpha=ALPHA / len(stages), told_by=own.told_by)
+        for k, (stage, own) in enumerate(zip(stages, found, strict=True), 1)
     ]  # fmt: skip
     followed = [_followed(*pair) for pair in zip(parts, parts[1:], stages, strict=False)]
     return [*followed, parts[-1]]
 
 
-def _planned(stage: Stage, arrival: Arrival | None, latency_s: float) -> Planned:
+def _planned(stage: Stage, arrival: Arrival | None, longest_s: float) -> Planned:
+    late = LATE_FIRST_S + PAUSE_S
     if stage.rate is None:
-        silent = ROUNDS * latency_s + SILENCE_S
-        return Planned(stage.num_requests, stage.duration_s, stage.gap_s, max(stage.gap_s / 2, silent))
+        return Planned(n=stage.num_requests, lasts_s=stage.duration_s, slots=stage.concurrency, late_s=late,
+                       silent_s=longest_s + SILENCE_S, gap_s=stage.gap_s)  # fmt: skip
     law, shape = (arrival.law, arrival.shape) if arrival else (Law.CONSTANT, 1.0)
-    n = stage.n or 0.0
+    n, even = stage.n or 0.0, law is Law.CONSTANT
     known = stage.num_requests is not None or law in {Law.CONSTANT, Law.FIXED_SPAN}
-    longest = 1.0 if law is Law.CONSTANT else longest_honest_gap(max(1, round(n)), shape, ALPHA)
-    silent = longest / stage.rate + SILENCE_S
-    if stage.gap_s:
-        silent = min(silent, max(SILENCE_S, stage.gap_s / 2))
-    return Planned(round(n) if known else None, stage.duration_s or n / stage.rate, stage.gap_s, silent)
-
-
-def _in_window(times: np.ndarray, stage: Stage, own: Stretch, after: Stretch | None) -> tuple[int, ...]:
-    """Return how many arrivals came within the stage's duration, had its window begun before its first arrival.
-
-    Between silences all of its own are meant, whenever they came.
-    """
-    if stage.duration_s is None or stage.rate is None:
-        return ()
-    ends_silently = after is None or after.told_by == "silence"
-    if ends_silently and own.told_by in {"begin", "silence"}:
-        return (own.end - own.first,)
-    late = np.concatenate([np.linspace(0, LATE_FIRST_S + PAUSE_S, 5), np.array([0.5, 1, 2, 4]) / stage.rate])
-    begins = own.begins_s - np.sort(late)
-    low, high = (np.searchsorted(times, edge) for edge in (begins, begins + stage.duration_s))
-    if own.told_by == "silence":
-        low = np.maximum(low, own.first)
-    if ends_silently:
-        high = np.minimum(high, own.end)
-    return tuple(np.maximum(high - low, 0).tolist())
+    deviation = math.sqrt(n / shape)
+    drawn = stage.num_requests is not None and law in {Law.POISSON, Law.GAMMA}
+    longest, first = (1.0 if even else longest_honest_gap(k, shape, alpha)
+                      for k, alpha in ((max(1, round(n)), ALPHA), (1, RARELY)))  # fmt: skip
+    return Planned(n=max(1, round(n)) if known else None, about=n, varies=deviation + 1 + late * stage.rate,
+                   lasts_s=n / stage.rate, spread_s=5 * deviation / stage.rate if drawn else 0.0, rate=stage.rate,
+                   late_s=late + first / stage.rate, silent_s=longest / stage.rate + SILENCE_S,
+                   gap_s=stage.gap_s, shape=EVEN if even else shape)  # fmt: skip
 
 
 def _followed(part: Part, following: Part, stage: Stage) -> Part:

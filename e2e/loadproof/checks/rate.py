@@ -24,6 +24,7 @@ from loadproof.arrival import SMALLEST_N, SMALLEST_SPAN_S, Arrival, Law
 from loadproof.checks import stats
 from loadproof.checks.capped import cap_finding, held_back, waits_for_others
 from loadproof.checks.looks import looks_like
+from loadproof.checks.looks_stages import stage_looks_like
 from loadproof.checks.question import EVIDENCE, Part, Question
 from loadproof.checks.stats_gaps import longest_honest_gap
 from loadproof.load import arrivals
@@ -37,14 +38,15 @@ def findings(question: Question) -> Iterator[Finding]:
     declared = question.declared.arrival
     for part in question.parts:
         if part.rate is not None and declared is not None:
-            yield _explained(_rate(part.load.requests.start_s, part.rate, declared, part.alpha, part.suffix), part)
+            judged = _rate(part.load.requests.start_s, part.rate, declared, part.alpha, part.suffix)
+            yield _explained(judged, part, question.parts)
         if part.gap_s:
             yield _gap(part, part.gap_s, declared)
         if part.cap is not None:
             yield cap_finding(part)
 
 
-def _explained(finding: Finding, part: Part) -> Finding:
+def _explained(finding: Finding, part: Part, parts: list[Part]) -> Finding:
     """Return a finding with what a failure looks like; unclear where an asked cap made the rate too low."""
     if finding.outcome is not Outcome.FAIL or part.rate is None:
         return finding
@@ -52,7 +54,8 @@ def _explained(finding: Finding, part: Part) -> Finding:
     slow = arrivals.end_point_rate(times) < part.rate
     if slow and (why := held_back(part)):
         return replace(finding, outcome=Outcome.UNCLEAR, detail=why)
-    said = [finding.detail, waits_for_others(part) if slow else "", looks_like(times, part.rate)]
+    waits = waits_for_others(part) if slow else ""
+    said = [finding.detail, stage_looks_like(part, parts), waits, looks_like(times, part.rate)]
     return replace(finding, detail="; ".join(filter(None, said)))
 
 
@@ -107,7 +110,10 @@ def _gap(part: Part, asked: float, declared: Arrival | None) -> Finding:
         detail = "no request came before it, or none after it, so there is no silence between"
     elif not low <= seen <= high:
         outcome = Outcome.FAIL
-        detail = "the next stage begins too early" if seen < low else "the next stage begins too late"
+        early = (
+            "the next stage begins too early" if seen > asked / 2 else "there is no such silence: the stages are merged"
+        )
+        detail = early if seen < low else "the next stage begins too late"
     return Finding(check=f"rate.gap{part.suffix}", requirement="silence after the stage",
                    expected=f"{low:.3g} to {high:.3g} s", measured="no silence" if seen is None else f"{seen:.3f} s",
                    outcome=outcome, n=0 if seen is None else 1, smallest_deviation=f"-{stats.PAUSE_S:g} s/"

@@ -20,6 +20,7 @@ class Spaced:
     def __init__(self, part: Part) -> None:
         assert part.rate is not None  # noqa: S101 -- the caller's duty
         self.rate, self.alpha, self.suffix = part.rate, part.alpha, part.suffix
+        self._duration_s = part.duration_s
         self.times: Seconds = part.load.requests.start_s
         self.n = len(self.times)
         self._looks: str | None = None
@@ -32,8 +33,8 @@ class Spaced:
 
     @property
     def asked_span_s(self) -> float:
-        """How long so many requests take at the asked rate: a tool that sends all at once is wrong, not short."""
-        return self.n / self.rate
+        """How long the load was to last: a tool that sends all at once is wrong, not short."""
+        return self.n / self.rate if self._duration_s is None else self._duration_s
 
     @property
     def looks(self) -> str:
@@ -61,8 +62,8 @@ class Spaced:
 
     def too_few(self, n: int, span_s: float) -> str:
         """Return "" when at least n requests came, whose asked span is at least `span_s`, else what would be enough."""
-        enough = max(n, math.ceil(span_s * self.rate))
-        if self.n >= enough:
+        if self.n >= n and self.asked_span_s >= span_s:
             return ""
+        enough = max(n, math.ceil(span_s * self.rate))
         return (f"{self.n} requests in {self.asked_span_s:.3g} s cannot show how they are spaced; "
                 f"{enough} in {enough / self.rate:.3g} s are enough")  # fmt: skip

@@ -87,11 +87,16 @@ def crowds(times: Floats, shape: float, alpha: float) -> list[Stretch]:
         # Only moments that have many can have too many.
         moments = np.argsort(-inside, kind="stable")[:MOST_MOMENTS]
         since = np.searchsorted(times, times[moments] - LOOK_BACK_S)
-        quiet = np.array([_held_back_s(gaps[first : last + 1]) for first, last in zip(since, moments, strict=True)])
-        needed = gammaincinv(np.maximum(inside[moments] - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * len(times)))
-        rates = needed / shape / (quiet + width + JITTER_S)
-        at = int(rates.argmax())
-        found.append(Stretch(width, float(times[moments[at]]), int(inside[moments[at]]), float(rates[at])))
+        many, which = np.unique(inside[moments], return_inverse=True)
+        needed = gammaincinv(np.maximum(many - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * len(times)))[which]
+        best, at = -1.0, 0
+        for place, (first, last) in enumerate(zip(since.tolist(), moments.tolist(), strict=True)):
+            # Moments come by what they need, the most first: the rest cannot have more, were they after no silence.
+            if needed[place] / shape / (width + JITTER_S) <= best:
+                break
+            rate = float(needed[place]) / shape / (_held_back_s(gaps[first : last + 1]) + width + JITTER_S)
+            best, at = (rate, place) if rate > best else (best, at)
+        found.append(Stretch(width, float(times[moments[at]]), int(inside[moments[at]]), best))
     return found
 
 

@@ -118,20 +118,28 @@ class Flight:
         return float(np.sum(np.minimum(level, most) * lasting, dtype=np.float64)) / (end_ns - begin_ns)
 
 
-def flight(requests: Requests, earlier: Requests | None = None) -> Flight:
-    """Return what was in flight; of `earlier` requests what had not ended when the first of these started."""
-    starts = requests.start_ns
-    ended = requests.end_ns < NEVER
-    before = np.zeros(0, np.int64) if earlier is None or not requests.n else earlier.end_ns
-    before = before[before > starts[:1].sum()]
-    known = np.concatenate([starts, requests.end_ns[ended], before[before < NEVER]])
+def flight(requests: Requests, before: Requests | None = None) -> Flight:
+    """Return what was in flight; of the requests `before` what had not ended when the first of these started."""
+    starts, own_ends = requests.start_ns, requests.end_ns
+    if np.any(starts[1:] < starts[:-1]):  # moved by a caller
+        order = np.argsort(starts, kind="stable")
+        starts, own_ends = starts[order], own_ends[order]
+    ended = own_ends < NEVER
+    left = np.zeros(0, np.int64) if before is None or not requests.n else before.end_ns
+    left = left[left > starts[:1].sum()]
+    known = np.concatenate([starts, own_ends[ended], left[left < NEVER]])
     last_end = int(known.max()) if len(known) else 0
     # Never ended: beyond every event, so that the last start is counted on top of it. A request is in flight for 1 ns
     # at least, or its end would come before its own start.
-    ends = np.maximum(np.where(ended, requests.end_ns, last_end + 1), starts + 1)
-    freed = np.sort(np.concatenate([ends, np.minimum(before, last_end + 1)]))
+    ends = np.maximum(np.where(ended, own_ends, last_end + 1), starts + 1)
+    freed = np.sort(np.concatenate([ends, np.minimum(left, last_end + 1)]))
     median = float(np.median((ends - starts)[ended])) / 1e9 if ended.any() else 0.0
-    return Flight(starts, freed, len(before), int(np.count_nonzero(~ended)), last_end, median)
+    return Flight(starts, freed, len(left), int(np.count_nonzero(~ended)), last_end, median)
+
+
+def earlier(everything: Requests, own: Requests) -> Requests:
+    """Return those of all requests, by start, that are before the first of some stretch of them."""
+    return everything.rows(slice(0, int(np.searchsorted(everything.start_ns, own.start_ns[0])) if own.n else 0))
 
 
 def plateau(held: Flight, slots: int | None = None) -> Plateau:
@@ -203,9 +211,8 @@ def windows(top: Plateau, least_s: float, most: int = 100) -> Floats:
 
 
 def last_above(held: Flight, top: Plateau) -> tuple[int, float]:
-    """Return the most in flight in the second half of the plateau, and until when it was more, s since its begin."""
-    half = (top.begin_ns + top.end_ns) / 2
-    late = held.levels[np.searchsorted(held.starts, half) :]
+    """Return the most in flight in the last quarter of the plateau, and until when it was more, s since its begin."""
+    late = held.levels[np.searchsorted(held.starts, (top.begin_ns + 3 * top.end_ns) / 4) :]
     most = int(late.max()) if len(late) else 0
     times, level = held.steps
     above = np.flatnonzero(level > most)
@@ -219,11 +226,10 @@ def above(held: Flight, slots: int) -> tuple[float, float, float, int]:
     Seconds, in all and since the first start.
     """
     times, level = held.steps
-    over = np.concatenate([[False], level[:-1] > slots, [False]])
-    edges = np.flatnonzero(over[1:] != over[:-1])
+    kept = np.append(times[1:] != times[:-1], True)  # of several at one time the last
+    times, level = times[kept], level[kept]
+    edges = np.flatnonzero(np.diff(level > slots, prepend=False, append=False))
     if not len(edges):
         return 0.0, 0.0, 0.0, 0
     at = (times[edges] - held.starts[0]) / 1e9
-    ups, downs = at[::2], at[1::2]
-    lasted = downs > ups
-    return float((downs - ups).sum()), float(ups[0]), float(downs[-1]), int(np.count_nonzero(lasted))
+    return float((at[1::2] - at[::2]).sum()), float(at[0]), float(at[-1]), len(edges) // 2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from loadproof.load import instrument, requests
-from loadproof.load.concurrency import InFlight, in_flight
+from loadproof.load.concurrency import InFlight, flight, in_flight
 from loadproof.load.headers import header_values
 from loadproof.load.instrument import Timekeeping, measure_timekeeping
 from loadproof.load.labels import Labels
@@ -56,15 +56,15 @@ class Load:
         """Return the load without the first `count` requests."""
         return self.rows(slice(count, None))
 
-    def peaks_with_clock_off(self) -> tuple[int, int]:
+    def peaks_with_clock_off(self, before: Requests | None = None) -> tuple[int, int]:
         """Return the smallest and the largest peak in flight, had each kernel stamp been off by the clock's jump.
 
         Ends are of another clock: what comes later is in flight for a shorter time, so these two bound the true peak.
+        Of the requests `before` what had not ended is in flight, too.
         """
         off = np.where(self.kernel, round(self.timekeeping.clock_jump_s * 1e9), 0)
-        low, high = (
-            in_flight(replace(self.requests, start_ns=self.requests.start_ns + shift)).peak for shift in (off, -off)
-        )
+        own = self.requests
+        low, high = (flight(replace(own, start_ns=own.start_ns + shift), before).peak for shift in (off, -off))
         return low, high
 
 

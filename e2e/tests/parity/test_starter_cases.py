@@ -81,6 +81,34 @@ def test_fixed_rate_fails_when_ten_per_cent_more_or_less_was_expected(
     assert ask(run) is Outcome.FAIL
 
 
+SPACING = ("rate.", "arrivals.")
+
+
+def failed(judgement: Judgement, modules: tuple[str, ...]) -> set[str]:
+    return {one.check for one in judgement.findings if one.check.startswith(modules) and one.outcome is Outcome.FAIL}
+
+
+def test_what_inference_perf_calls_constant_is_a_fixed_span_of_exponential_gaps(
+    loadproof_runs: Runs, tmp_path: Path
+) -> None:
+    run = loadproof_runs.clearly(FIXED_RATE, "inference-perf", outcome_of("rate.mean", 600))
+    assert failed(run.judgement, SPACING) == set()
+    assert finding(run.judgement, "arrivals.gaps").outcome is Outcome.PASS
+    constant = judged_as(run, tmp_path, "arrival: fixed-span", "arrival: constant")
+    assert "arrivals.even" in failed(constant, SPACING)
+    assert "gaps look exponential" in finding(constant, "arrivals.even").detail
+    assert constant.verdict.outcome is Outcome.FAIL
+
+
+def test_even_spacing_is_neither_poisson_nor_a_fixed_span(loadproof_runs: Runs, tmp_path: Path) -> None:
+    run = loadproof_runs.clearly(FIXED_RATE, "metronome", outcome_of("arrivals.even", 600))
+    own = "metronome:\n    arrival: "
+    for law in ("poisson", "fixed-span"):
+        judged = judged_as(run, tmp_path, f"{own}constant", f"{own}{law}")
+        assert {"arrivals.gaps", "arrivals.counts"} <= failed(judged, SPACING)
+        assert "evenly spaced" in finding(judged, "arrivals.gaps").detail
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_fixed_concurrency_is_offered_as_asked(tool: str, loadproof_runs: Runs) -> None:
     run = loadproof_runs.clearly(FIXED_CONCURRENCY, tool, outcome_of("concurrency.slots", 240))

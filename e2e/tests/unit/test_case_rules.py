@@ -20,6 +20,11 @@ tools: {{metronome: {declared}}}
 """
 
 
+OVERLAP = (
+    "stage 1: its last requests are still in flight when the 4 of stage 2 begin; make gap_s longer than a reply, 0.2 s"
+)
+
+
 def told(load: str, *, count: str, arrival: str | None = "constant") -> list[str]:
     declared = "{}" if arrival is None else f"{{arrival: {arrival}}}"
     expected = read_strict_text(TEXT.format(load=load, count=count, declared=declared), "e.yaml", Expected)
@@ -45,10 +50,11 @@ def test_each_stage_is_looked_at_by_itself() -> None:
         "stage 1: 40 requests cannot show a rate; ask for at least 50",
         "stage 2: about 24 requests are too few for concurrency 4; ask for at least 32",
         "stage 2: the load lasts 1.2 s; ask for more requests or a slower server, so that it lasts at least 4 s",
+        OVERLAP,
     ]
 
 
-@pytest.mark.parametrize(("arrival", "gap_s"), [("constant", 0.6), ("poisson", 1.26)])
+@pytest.mark.parametrize(("arrival", "gap_s"), [("constant", 0.3), ("poisson", 0.881)])
 def test_a_silence_that_its_own_gaps_hide(arrival: str, gap_s: float) -> None:
     def of(silence: float) -> list[str]:
         load = stages(f"rate: 20, num_requests: 300, gap_s: {silence}", "rate: 40, num_requests: 600")
@@ -77,6 +83,37 @@ def test_stages_and_their_sum_agree() -> None:
     assert told(load, count="duration_s: 40") == [
         "the stages last 32 s together, and duration_s is 40; make them agree"
     ]
+
+
+@pytest.mark.parametrize(("gap_s", "warned"), [(0.0, True), (0.6, False)])
+def test_a_loop_that_begins_among_the_requests_of_a_rate(gap_s: float, warned: bool) -> None:
+    load = stages(f"rate: 20, duration_s: 15, gap_s: {gap_s}", "concurrency: 4, num_requests: 200")
+    assert any("still in flight" in line for line in told(load, count="num_requests: 500")) is warned
+
+
+@pytest.mark.parametrize(("arrival", "rate", "gap_s", "warned"), [
+    ("poisson", 20, 0, True), ("poisson", 40, 0, False), ("poisson", 20, 2, False), ("constant", 20, 0, False),
+])  # fmt: skip
+def test_stages_that_nothing_tells_apart(arrival: str, rate: float, gap_s: float, warned: bool) -> None:
+    load = stages(f"rate: 20, duration_s: 15, gap_s: {gap_s}", f"rate: {rate}, duration_s: 15")
+    found = told(load, count=f"duration_s: {30 + gap_s}", arrival=arrival)
+    assert any("nothing tells it from the next" in line for line in found) is warned
+
+
+def test_known_stages_that_are_more_than_all() -> None:
+    load = stages("rate: 20, duration_s: 15, gap_s: 2", "concurrency: 4, duration_s: 15")
+    assert told(load, count="num_requests: 600") == []
+    assert told(load, count="num_requests: 299") == [
+        "the stages that say it make 300 requests, and num_requests is 299; make it more"
+    ]
+
+
+@pytest.mark.parametrize(("wanted", "warned"), [(600, False), (601, True)])
+def test_more_prompts_than_a_duration_has_requests(wanted: int, warned: bool) -> None:
+    count = f"duration_s: 15, distinct_prompts: {wanted}"
+    found = told("{mode: rate, rate: 40}", count=count)
+    few = f"about 600 requests cannot have {wanted} distinct prompts; ask for fewer, or for longer"
+    assert found == ([few] if warned else [])
 
 
 @pytest.mark.parametrize(("cap", "warned"), [(11, False), (10, True), (4, True)])

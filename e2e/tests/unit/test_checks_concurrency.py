@@ -79,7 +79,8 @@ def test_ramp_fails_just_above_a_quarter_second_and_half_a_millisecond_a_slot(sl
 def test_ramp_holds_at_any_n() -> None:
     slow = journal([0.0, 0.3], ttft_s=0.8)
     assert outcomes(slow, slots=2) == (PASS, UNCLEAR, FAIL)
-    assert "1 of 2 slots are filled after 0.000 s, the last one only after 0.300 s" in judged(slow, slots=2)["ramp"].detail
+    late = "a ramp: 1 of 2 slots are filled after 0.000 s, the last one only after 0.300 s"
+    assert judged(slow, slots=2)["ramp"].detail == late
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_what_is_missed_too_often_is_told() -> None:
 
 @pytest.mark.parametrize(("text", "found"), [
     ("-1.8%/+5.7%", [-0.018, 0.057]), ("20.0 ms", [0.02]), ("0.275 s", [0.275]), ("0.43", [0.43]),
+    ("5.0, 10.0 ms", [0.005, 0.01]), ("R 0.41, 29 of 49 s", [0.41, 29, 49]), ("x 0.14 or x 4.9", [0.14, 4.9]),
     ("-12.9%/+inf%", [-0.129, np.inf]), ("exact", []), ("", []),
 ])  # fmt: skip
 def test_printed_deviations_are_read(text: str, found: list[float]) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.judging_parts.asked import case_of
+from bench.judging_parts.made import Plan, make_streams
 from loadproof.ended import Ended, Usage
 from loadproof.errors import BrokenRun, UsageProblem
 from loadproof.host import this_host
-from loadproof.judging import judge_run
+from loadproof.journal import read_journal
+from loadproof.judging import judge_journal, judge_run
 from loadproof.run_folder import ABSORBER, RunFolder, RunRecord, write_json
 from loadproof.verdict import Outcome, Verdict
 
@@ -170,3 +173,15 @@ def test_json_is_written_whole_with_sorted_keys(tmp_path: Path) -> None:
     write_json(tmp_path / "it.json", {"b": 1, "a": "é"})
     assert (tmp_path / "it.json").read_text() == '{\n "a": "é",\n "b": 1\n}\n'
     assert [path.name for path in tmp_path.iterdir()] == ["it.json"]
+
+
+def test_the_long_run_of_the_bench_has_the_shape_that_it_says_and_is_honest(tmp_path: Path) -> None:
+    make_streams(tmp_path, Plan(requests=3000, chunks=5, body_bytes=400, seed=3))
+    findings = judge_journal(case_of(3000, 5), "command", tmp_path, None).findings
+    assert [found.check for found in findings if found.outcome is Outcome.FAIL] == []
+    rows = read_journal(tmp_path).table
+    assert {len(body) for body in rows["body"].to_pylist()} == {400}
+    assert {len(late) for late in rows["late_ns"].to_pylist()} == {5}
+    assert len(set(rows["prompt_digest"].to_pylist())) == 3000
+    fewer = judge_journal(case_of(2999, 5), "command", tmp_path, None).findings
+    assert "count.requests" in {found.check for found in fewer if found.outcome is Outcome.FAIL}
