@@ -85,6 +85,12 @@ def ratio_reach(free: float, alpha: float) -> Interval:
     return Interval(chi_squared_ppf(alpha / 4, free) / free, chi_squared_isf(alpha / 4, free) / free)
 
 
+def ratio_visible(free: float, alpha: float) -> Interval:
+    """Return the ratios beyond which 9 of 10 runs have one that is outside of `ratio_reach`."""
+    reach = ratio_reach(free, alpha)
+    return Interval(reach.low / (chi_squared_isf(0.1, free) / free), reach.high / (chi_squared_ppf(0.1, free) / free))
+
+
 def dispersion_bounds(times: Floats, shape: float, alpha: float) -> float:
     """Return by how much a ratio is at least beyond 1: above 0 where it is larger or its inverse is."""
     found = [interval for _, interval, _ in dispersions(times, shape, alpha)]

@@ -41,7 +41,9 @@ def test_a_poisson_number_is_within_the_exact_interval_of_a_late_window() -> Non
         assert judged(spread_over(n), "poisson")["count.requests"].outcome is outcome, n
     found = judged(spread_over(600), "poisson")["count.requests"]
     assert found.expected == f"{low} to {high}"
-    assert found.smallest_deviation == f"{low / 600 - 1:+.1%}/{high / 600 - 1:+.1%}"
+    # a mean of which 9 of 10 runs are beyond
+    seen = (low - 1.2816 * low**0.5, high + 1.2816 * high**0.5)
+    assert found.smallest_deviation == f"{seen[0] / 600 - 1:+.1%}/{seen[1] / 600 - 1:+.1%}"
 
 
 @pytest.mark.parametrize(("ends_at", "outcome"), [(14.53, FAIL), (14.56, PASS), (15.09, PASS), (15.12, FAIL)])
