@@ -1,7 +1,9 @@
 """rate, where a limit of requests in flight holds it back: asked for as `cap`, or the tool's own.
 
-`rate.cap`: never more in flight than the cap; exact, at any n. A rate that is too low while the cap was reached is not
-the tool's fault: unclear. Where no cap was asked for, a rate that is too low because requests wait for others to end is
+`rate.cap`: never more in flight than the cap; exact, at any n. A rate that is too low because the cap was reached is
+not the tool's fault: unclear. But nothing holds a tool back in the time in which fewer were in flight: where all
+requests are too few for that time alone (the interval of `rate`, as for random gaps also of even ones), the rate fails.
+Where no cap was asked for, a rate that is too low because requests wait for others to end is
 told in words from the statistic of `load.following`: 8 of 10 of the starts that bring most in flight come within 5 ms
 after an end, and by chance no more than 4 of 10 would. Words only: nothing fails by them. Cannot see: a limit that is
 reached at so high a rate that there is always an end within 5 ms, or that makes evenly spaced arrivals.
@@ -9,12 +11,20 @@ reached at so high a rate that there is always an end within 5 ms, or that makes
 
 from __future__ import annotations
 
+import numpy as np
+
+from loadproof.arrival import Arrival
+from loadproof.checks import stats
 from loadproof.checks.question import Part, exact
+from loadproof.load.concurrency import flight
 from loadproof.load.evenness import measure_evenness
 from loadproof.load.following import AFTER_S, Following, following
 from loadproof.verdict import Finding
 
 FOLLOWING, BY_CHANCE, FEWEST_STARTS = 0.8, 0.4, 20
+
+TURNAROUND_S = 0.02
+"""A place that was waited for is used again within that time: then fewer are in flight, and nobody is to blame."""
 
 
 def cap_finding(part: Part) -> Finding:
@@ -25,15 +35,28 @@ def cap_finding(part: Part) -> Finding:
                  n=part.load.requests.n, detail=f"{peak} were in flight at once")  # fmt: skip
 
 
-def held_back(part: Part) -> str:
-    """Say that the cap was reached, and what would be enough; "" where it was not, or there is none."""
-    if part.cap is None or part.load.in_flight.peak < part.cap:
+def held_back(part: Part, declared: Arrival) -> str:
+    """Say that the cap made the rate too low, and what would be enough; "" where it did not, or there is none."""
+    if part.cap is None or part.rate is None or part.load.in_flight.peak < part.cap:
         return ""
-    seen = following(part.load.requests)
+    at_cap, refilled = _time_at(part.cap, part)
+    free_s = (1 - at_cap) * part.load.requests.start_s[-1] - refilled * TURNAROUND_S
+    free = stats.honest_rate_interval(part.load.requests.n - 1, free_s, declared.shape, part.alpha)
+    if free.high < part.rate * (1 - stats.FLOOR):
+        return ""
     latency = part.load.in_flight.median_latency_s
-    enough = f"a cap of {1.25 * (part.rate or 0) * latency:.0f}" if latency else "a larger cap"
-    return (f"held back by the cap: {part.cap} were in flight for {seen.at_peak:.0%} of the time; {enough} or a lower "
+    enough = f"a cap of {1.25 * part.rate * latency:.0f}" if latency else "a larger cap"
+    return (f"held back by the cap: {part.cap} were in flight for {at_cap:.0%} of the time; {enough} or a lower "
             "rate is enough")  # fmt: skip
+
+
+def _time_at(cap: int, part: Part) -> tuple[float, int]:
+    """Return the share of the time in which so many were in flight, and how many starts made it so many."""
+    starts, held = part.load.requests.start_ns, flight(part.load.requests)
+    refilled = int(np.count_nonzero(held.levels >= cap))
+    if starts[-1] == starts[0]:
+        return 1.0, refilled
+    return float(held.shares_at(cap, np.array([starts[0], starts[-1]], np.float64))[0]), refilled
 
 
 def waits_for_others(part: Part) -> str:

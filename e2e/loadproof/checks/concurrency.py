@@ -1,7 +1,8 @@
 """concurrency: was the asked number of requests in flight, and was a freed slot used again at once?
 
 Null hypothesis: an honest client with C slots, each used again by the end of its own request; of each stage with a
-concurrency. What an earlier stage left in flight counts, as slots in use; only its own starts are a stage's doing.
+concurrency. What an earlier stage left in flight counts, as slots in use; only its own starts are a stage's doing. What
+a rate left in flight may be counted or not: no loop was told to wait for it.
 slots: the peak is exactly C, both sides, from n = C on.
 refill: the turnaround of a slot, (C - plateau mean) / start rate, is at most max(20 ms, 5 % of the median latency) and
 0.2 s a round for pauses, which meet all slots where all end together; from max(2C, 50) starts on a plateau of 4 median
@@ -26,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,17 +116,26 @@ class _Measured:
 
 def findings(question: Question) -> Iterator[Finding]:
     """Yield the concurrency findings of each part that has one; nothing for an open loop."""
-    for part in question.parts:
-        if part.concurrency is None:
+    for before, part in pairwise([None, *question.parts]):
+        if part is None or part.concurrency is None:
             continue
-        held = flight(part.load.requests, earlier(question.trimmed.requests, part.load.requests))
-        measured = _Measured(part, part.concurrency, held, plateau(held, part.concurrency))
-        yield _slots(measured)
-        yield _refill(measured)
-        yield _held(measured)
-        if part.concurrency > 1:
-            yield _waves(measured)
-        yield _ramp(measured)
+        own = part.load.requests
+        views = [flight(own, earlier(question.trimmed.requests, own))]
+        if before is not None and before.rate is not None and views[0].left:
+            # What a rate left in flight nobody had to wait for: a tool may count it as slots in use, or not.
+            views.append(flight(own))
+        measured = [_Measured(part, part.concurrency, held, plateau(held, part.concurrency)) for held in views]
+        judged = [list(_judged(each)) for each in measured]
+        yield from min(judged, key=lambda found: sum(one.outcome is Outcome.FAIL for one in found))
+
+
+def _judged(measured: _Measured) -> Iterator[Finding]:
+    yield _slots(measured)
+    yield _refill(measured)
+    yield _held(measured)
+    if measured.asked > 1:
+        yield _waves(measured)
+    yield _ramp(measured)
 
 
 def _slots(this: _Measured) -> Finding:

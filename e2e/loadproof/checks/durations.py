@@ -55,9 +55,10 @@ def _named(finding: Finding, part: Part, parts: list[Part]) -> Finding:
 
 
 def _between_silences(parts: list[Part], part: Part) -> bool:
-    """Whether a stage's requests are told from others by silences alone, and not by their number."""
+    """Whether a stage's requests are told from others by silences alone, and not by their number; or there are none."""
     following = parts[parts.index(part) + 1 :][:1]
-    return part.told_by in {"begin", "silence"} and all(other.told_by == "silence" for other in following)
+    alone = part.told_by in {"begin", "silence"} and all(other.told_by == "silence" for other in following)
+    return alone or not part.load.requests.n
 
 
 def _held(part: Part, rate: float, duration_s: float, declared: Arrival, name: str) -> Finding:
@@ -66,7 +67,8 @@ def _held(part: Part, rate: float, duration_s: float, declared: Arrival, name: s
         short = max(0.0, mean - rate * (stats.LATE_FIRST_S + stats.PAUSE_S))
         few = stats.count_interval(short, declared.shape, part.alpha)
         many = stats.count_interval(mean + rate * stats.PAUSE_S, declared.shape, part.alpha)
-        allowed, shape = stats.Interval(few.low, many.high), declared.shape
+        # One more: a sender may have no gap before its first.
+        allowed, shape = stats.Interval(few.low, many.high + 1), declared.shape
     else:
         wide = 1 + rate * stats.PAUSE_S
         allowed, shape = stats.Interval(mean - wide, mean + wide), math.inf
@@ -81,7 +83,7 @@ def _held(part: Part, rate: float, duration_s: float, declared: Arrival, name: s
     seen_low, seen_high = (edge + side * stats.Z_POWER * math.sqrt(max(0, edge) / shape)
                            for edge, side in ((low, -1), (high, 1)))  # fmt: skip
     return Finding(check=f"count.{name}{part.suffix}", requirement="as many as the time holds",
-                   expected=f"{max(0, low):.4g} to {high:.4g}", measured=f"{n}", outcome=outcome,
+                   expected=f"{max(0, math.ceil(low))} to {math.floor(high)}", measured=f"{n}", outcome=outcome,
                    n=part.load.requests.n, smallest_deviation=f"{seen_low / mean - 1:+.1%}/{seen_high / mean - 1:+.1%}",
                    detail=detail, evidence=EVIDENCE)  # fmt: skip
 

@@ -57,10 +57,11 @@ def _silence(times: Seconds, rate: float) -> str:
 
 def _rush(times: Seconds, rate: float) -> str:
     """Say how many came at once at the start, unless as many come at once later, too."""
+    fast = max(rate, end_point_rate(times))
     for stretch in (0.1, 1.0):
         first = int(np.searchsorted(times, stretch))
         # A late first send makes up for 0.3 s, and a pause for a little more.
-        if first <= rate * (stretch + 0.5) + SURE * math.sqrt(rate * (stretch + 0.5)) + 1:
+        if first <= fast * (stretch + 0.5) + SURE * math.sqrt(fast * (stretch + 0.5)) + 1:
             continue
         later = times[first:]
         most = np.searchsorted(later, later + stretch) - np.arange(len(later))
@@ -69,26 +70,35 @@ def _rush(times: Seconds, rate: float) -> str:
     return ""
 
 
-def _change(times: Seconds, _rate: float) -> str:
-    """Say when the second half of the time is faster or slower, and whether that came little by little."""
+def _when(times: Seconds, rate: float) -> str:
+    """Say when nothing came or much; only else, since each of these changes the rate of a half, that a half differs."""
+    said = [clause for clause in (_silence(times, rate), _rush(times, rate)) if clause]
+    return ", ".join(said) or _change(times)
+
+
+def _change(times: Seconds) -> str:
+    """Say when the second half, of the arrivals or of the time, is faster or slower, and whether little by little."""
     quarters = np.histogram(times, bins=4)[0].astype(float)
     first, second = quarters[:2].sum(), quarters[2:].sum()
-    ratio = second / first if first else math.inf
+    middle = float(times[len(times) // 2])
+    ratios = [second / max(first, 1), middle / max(float(times[-1]) - middle, 1e-9)]
+    ratio = max(ratios, key=lambda one: abs(math.log(max(one, 1e-9))))
     gaps = np.diff(times)
-    clustered = max(1.0, float(gaps.std() / gaps.mean()))  # gaps that vary more make counts vary more
-    if 0.83 < ratio < 1.2 or abs(second - first) < SURE * clustered * math.sqrt(first + second):
+    varied = max(0.3, float(gaps.std() / gaps.mean()))  # gaps that vary more make counts vary more
+    deviation = varied * 2 / math.sqrt(len(times))  # of the ratio's logarithm
+    if 0.83 < ratio < 1.2 or abs(math.log(max(ratio, 1e-9))) < SURE * deviation:
         return ""
-    pace = f"{_times_as(ratio)} in the second half"
-    steps = np.diff(quarters) * math.copysign(1, second - first)
-    steady = bool(np.all(steps > 0)) and steps.max() < 3 * max(steps.min(), 1e-9)
+    pace = f"{_times_as(ratio, max(0.05, 2 * deviation))} in the second half"
+    steps = np.diff(quarters) * math.copysign(1, ratio - 1)
+    steady = bool(np.all(steps > 0)) and steps.max() < 0.6 * steps.sum()
     growing = ("faster and faster" if ratio > 1 else "slower and slower") + ": "
     return (growing if steady else "") + pace
 
 
-def _times_as(ratio: float) -> str:
-    if 1.9 < ratio < 2.1:
+def _times_as(ratio: float, unsure: float) -> str:
+    if abs(ratio / 2 - 1) < unsure:
         return "twice as fast"
-    if 0.47 < ratio < 0.53:
+    if abs(ratio * 2 - 1) < unsure:
         return "half as fast"
     return f"{ratio:.2g} times as fast"
 
@@ -105,5 +115,5 @@ def _multiple(times: Seconds, rate: float) -> str:
     return ""
 
 
-KINDS: tuple[Callable[[Seconds, float], str], ...] = (_silence, _rush, _change, _multiple)
+KINDS: tuple[Callable[[Seconds, float], str], ...] = (_when, _multiple)
 """What can be said of when arrivals came."""

@@ -127,11 +127,12 @@ def _order(gaps: Seconds) -> str:
     # Fewer pairs at a larger lag: each correlation is of its own pairs.
     at = np.fft.irfft(spectrum)[1 : k // 2] / (ranks**2).mean() / (k - lags)
     sure = np.abs(at) * np.sqrt(k - lags) > 7
+    # Of two rates one after the other, every gap resembles every other: a repetition stands out.
+    repeats = lags[sure & (at > 0.5 + max(0.0, float(np.median(at))))]
+    if len(repeats) and repeats[0] > 2 and at[0] < 0.5:
+        return f"the same gaps come again after every {repeats[0]} arrivals"
     if sure[0] and at[0] < -0.3:
         return "long and short gaps alternate"
-    repeats = lags[sure & (at > 0.5)]
-    if len(repeats) and repeats[0] > 1 and at[0] < 0.5:
-        return f"the same gaps come again after every {repeats[0]} arrivals"
     return "short gaps follow short ones" if sure[0] and at[0] > 0.25 else ""
 
 

@@ -32,6 +32,9 @@ from loadproof.verdict import Finding, Outcome
 
 BEGIN_AGAIN_S = 5.0
 
+FIXED_SPAN_N = 25
+"""So many gaps of shape 1 of a fixed span bound its rate to some +100 %; with fewer a burst would pass."""
+
 
 def findings(question: Question) -> Iterator[Finding]:
     """Yield the rate findings of every part with a rate, and of the silences between stages."""
@@ -39,20 +42,20 @@ def findings(question: Question) -> Iterator[Finding]:
     for part in question.parts:
         if part.rate is not None and declared is not None:
             judged = _rate(part.load.requests.start_s, part.rate, declared, part.alpha, part.suffix)
-            yield _explained(judged, part, question.parts)
+            yield _explained(judged, part, question.parts, declared)
         if part.gap_s:
             yield _gap(part, part.gap_s, declared)
         if part.cap is not None:
             yield cap_finding(part)
 
 
-def _explained(finding: Finding, part: Part, parts: list[Part]) -> Finding:
+def _explained(finding: Finding, part: Part, parts: list[Part], declared: Arrival) -> Finding:
     """Return a finding with what a failure looks like; unclear where an asked cap made the rate too low."""
     if finding.outcome is not Outcome.FAIL or part.rate is None:
         return finding
     times = part.load.requests.start_s
-    slow = arrivals.end_point_rate(times) < part.rate
-    if slow and (why := held_back(part)):
+    slow = _estimate(times, declared) < part.rate
+    if slow and (why := held_back(part, declared)):
         return replace(finding, outcome=Outcome.UNCLEAR, detail=why)
     waits = waits_for_others(part) if slow else ""
     said = [finding.detail, stage_looks_like(part, parts), waits, looks_like(times, part.rate)]
@@ -63,12 +66,16 @@ def _rate(
     times: arrivals.Seconds, asked: float, declared: Arrival, alpha: float = stats.ALPHA, suffix: str = ""
 ) -> Finding:
     n, span = len(times), arrivals.span_s(times)
-    estimate = arrivals.half_lag_rate(times) if declared.law is Law.CONSTANT else arrivals.end_point_rate(times)
+    estimate = _estimate(times, declared)
     outcome, visible, detail = _judged(n, span, estimate, asked, declared, alpha)
     measured = f"{estimate:.6g}/s ({estimate / asked - 1:+.2%})"
     return Finding(check=f"rate.mean{suffix}", requirement=f"the asked rate ({declared})", expected=f"{asked:g}/s",
                    measured=measured, outcome=outcome, n=n, smallest_deviation=visible, detail=detail,
                    evidence=EVIDENCE)  # fmt: skip
+
+
+def _estimate(times: arrivals.Seconds, declared: Arrival) -> float:
+    return arrivals.half_lag_rate(times) if declared.law is Law.CONSTANT else arrivals.end_point_rate(times)
 
 
 def _judged(  # noqa: PLR0917 -- as its only caller reads
@@ -97,8 +104,11 @@ def _judged(  # noqa: PLR0917 -- as its only caller reads
 
 
 def _smallest_n(declared: Arrival) -> int:
-    random = declared.law in {Law.POISSON, Law.GAMMA}
-    return max(SMALLEST_N, 1 + stats.gaps_to_see_a_rate(declared.shape) if random else 0)
+    if declared.law is Law.CONSTANT:
+        return SMALLEST_N
+    if declared.law is Law.FIXED_SPAN:
+        return max(SMALLEST_N, math.ceil(FIXED_SPAN_N / declared.shape))
+    return max(SMALLEST_N, 1 + stats.gaps_to_see_a_rate(declared.shape))
 
 
 def _gap(part: Part, asked: float, declared: Arrival | None) -> Finding:

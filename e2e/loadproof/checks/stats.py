@@ -107,18 +107,19 @@ def gamma_rate_smallest_deviation(gaps: int, shape: float = 1.0) -> float:
 
 
 def honest_rate_visible(gaps: int, rate: float, shape: float = 1.0, alpha: float = ALPHA) -> Interval:
-    """Return the relative deviations from `rate` (per second) that `honest_rate_interval` shows with 90 % power.
+    """Return the relative deviations from `rate` (per second) that fail with 90 % power.
 
-    Where its law leaves (t_n - t_1) x 2 a rate beyond 90 % of the draws: 1 + high = isf(0.1) / (ppf(alpha / 2) -
-    2 a rate (late_first + pause)), 1 + low = ppf(0.1) / (isf(alpha / 2) + 2 a rate pause). The upper one is infinite
-    where a late first event explains everything.
+    Both `honest_rate_interval` and FLOOR are limits of T = 2 a rate (t_n - t_1), the later one counts. Where the law
+    leaves it beyond 90 % of the draws: 1 + high = isf(0.1) / T, T = min(ppf(alpha / 2) - 2 a rate (late_first +
+    pause), freedom / (1 + FLOOR)); 1 + low = ppf(0.1) / T, T = max(isf(alpha / 2) + 2 a rate pause, freedom / (1 -
+    FLOOR)). The upper one is infinite where a late first event explains everything.
     """
     freedom, scale = 2 * shape * gaps, 2 * shape * rate
     few, many = chi_squared_ppf(alpha / 2, freedom), chi_squared_isf(alpha / 2, freedom)
-    low = chi_squared_ppf(0.1, freedom) / (many + scale * PAUSE_S) - 1
-    left = few - scale * (LATE_FIRST_S + PAUSE_S)
-    high = chi_squared_isf(0.1, freedom) / left - 1 if left > 0 else math.inf
-    return Interval(min(-FLOOR, low), max(FLOOR, high))
+    longest = max(many + scale * PAUSE_S, freedom / (1 - FLOOR))
+    shortest = min(few - scale * (LATE_FIRST_S + PAUSE_S), freedom / (1 + FLOOR))
+    high = chi_squared_isf(0.1, freedom) / shortest - 1 if shortest > 0 else math.inf
+    return Interval(chi_squared_ppf(0.1, freedom) / longest - 1, high)
 
 
 def gaps_to_see_a_rate(shape: float = 1.0) -> int:
@@ -131,13 +132,13 @@ def fixed_span_bounds(n: int, span_s: float, shape: float = 1.0, alpha: float = 
 
     The last arrival is at the span's end and the first is Beta(a, a (n - 1)) of it, so the rate is (n - 1) / n of the
     asked one or more: the law ends at -1 / n. With n + 1 gaps the span is Beta(a (n - 1), 2a), which is shorter: its
-    lower quantile is the upper bound.
+    lower quantile, less a late first send, is the upper bound; infinite where that explains everything.
     """
     from scipy.special import betaincinv  # noqa: PLC0415 -- as above
 
-    shortest = float(betaincinv(shape * (n - 1), 2 * shape, alpha / 2))
+    shortest = float(betaincinv(shape * (n - 1), 2 * shape, alpha / 2)) - LATE_FIRST_S / span_s
     above = (n - 1) / n / shortest - 1 if shortest > 0 else math.inf
-    return Interval(-(FLOOR + 1 / n + PAUSE_S / span_s), FLOOR + above + LATE_FIRST_S / span_s)
+    return Interval(-(FLOOR + 1 / n + PAUSE_S / span_s), FLOOR + above)
 
 
 def even_spacing_bounds(n: int) -> Interval:

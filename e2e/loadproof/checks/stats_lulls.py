@@ -13,13 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 type Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+type Ints = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 LULLS_S = (2.0, 5.0, 10.0)
 CROWDS_S = (0.005, 0.02)
 LOOK_BACK_S = 0.5
 """A pause, and the time in which what it held back is sent, are within so much before a moment."""
 JITTER_S = 0.003
-MOST_MOMENTS = 2000
+MOST_MOMENTS = 4000
+"""So many are looked at, the fullest ones, one of each width: more than there are pauses in any usual run."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,7 @@ def crowds(times: Floats, shape: float, alpha: float) -> list[Stretch]:
     gaps = np.diff(times, prepend=times[:1] - LOOK_BACK_S)
     for width in CROWDS_S:
         inside = np.searchsorted(times, times + width, side="left") - np.arange(len(times))
-        # Only moments that have many can have too many.
-        moments = np.argsort(-inside, kind="stable")[:MOST_MOMENTS]
+        moments = _fullest(times, inside, width)
         since = np.searchsorted(times, times[moments] - LOOK_BACK_S)
         many, which = np.unique(inside[moments], return_inverse=True)
         needed = gammaincinv(np.maximum(many - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * len(times)))[which]
@@ -98,6 +99,19 @@ def crowds(times: Floats, shape: float, alpha: float) -> list[Stretch]:
             best, at = (rate, place) if rate > best else (best, at)
         found.append(Stretch(width, float(times[moments[at]]), int(inside[moments[at]]), best))
     return found
+
+
+def _fullest(times: Floats, inside: Ints, width: float) -> Ints:
+    """Return the fullest moments, the most first: only those that have many can have too many.
+
+    One of each `width` of time, so that what a few pauses held back does not keep others out.
+    """
+    begins = np.flatnonzero(np.diff(np.floor(times / width), prepend=-np.inf))
+    most = np.maximum.reduceat(inside, begins)
+    chosen = np.argpartition(-most, MOST_MOMENTS)[:MOST_MOMENTS] if len(most) > MOST_MOMENTS else np.arange(len(most))
+    chosen = chosen[np.argsort(-most[chosen], kind="stable")]
+    ends = np.append(begins[1:], len(times))
+    return np.array([begins[one] + int(inside[begins[one] : ends[one]].argmax()) for one in chosen], np.int64)
 
 
 def _held_back_s(gaps: Floats) -> float:

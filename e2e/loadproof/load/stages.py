@@ -197,7 +197,7 @@ def _departure(arrivals: _Arrivals, way: _Way, stage: Planned, end: int) -> floa
     """Return by how much the stage would not be what was asked, if it ended there."""
     count = end - way.first
     if not count:
-        return 2.5 * LIMIT
+        return 2 * LIMIT
     cost = 0.0
     if stage.n is not None and count != stage.n:
         cost += min(LIMIT, 2 + 20 * abs(count - stage.n) / stage.n)
@@ -216,7 +216,7 @@ def _departure(arrivals: _Arrivals, way: _Way, stage: Planned, end: int) -> floa
         last = min(way.first + stage.slots, end) - 1
         cost += float(arrivals.times[last] - arrivals.times[way.first] > FILLED_S + stage.slots * FILLED_S_A_SLOT)
     if count > 1 and float(arrivals.gaps[way.first + 1 : end].max()) > stage.silent_s:
-        cost += LIMIT / 2
+        cost += LIMIT
     return cost + (_unevenness(arrivals.times[way.first : end], stage) if stage.rate else 0.0)
 
 

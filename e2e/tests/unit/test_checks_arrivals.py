@@ -37,7 +37,7 @@ def grouped(size: int) -> Seconds:
 def test_even_spacing_passes_with_its_bounds_shown() -> None:
     found = judged(forge.constant(N, RATE))
     even, silence = found["arrivals.even"], found["arrivals.silence"]
-    assert (even.outcome, even.n, even.expected, even.measured) == (PASS, N - 20, "<= 5.0 ms", "0.0 ms")
+    assert (even.outcome, even.n, even.expected, even.measured) == (PASS, N - 20, "<= 5.0, 10.0 ms", "0.0, 0.0 ms")
     assert (silence.outcome, silence.n, silence.measured, silence.smallest_deviation) == (PASS, N, "0.050 s", "0.300 s")
 
 
@@ -102,7 +102,7 @@ def test_exponential_gaps_fail() -> None:
 
 
 def test_a_slow_rate_has_a_bound_of_a_tenth_of_its_gap() -> None:
-    assert judged(forge.constant(N, 2.0), rate=2.0)["arrivals.even"].expected == "<= 50.0 ms"
+    assert judged(forge.constant(N, 2.0), rate=2.0)["arrivals.even"].expected == "<= 50.0, 100.0 ms"
 
 
 def test_too_few_say_what_is_enough() -> None:
@@ -112,9 +112,74 @@ def test_too_few_say_what_is_enough() -> None:
     assert judged(np.zeros(1))["arrivals.silence"].outcome is UNCLEAR
 
 
-@pytest.mark.parametrize("arrival", ["poisson", "fixed-span", "gamma(2)"])
-def test_nothing_is_asked_of_random_spacing(arrival: str) -> None:
-    assert not [name for name in judged(grouped(10), arrival=arrival) if name.startswith("arrivals.")]
+@pytest.mark.parametrize(("shift_s", "outcome"), [(0.0098, PASS), (0.0102, FAIL)])
+def test_a_third_that_is_late_is_seen_by_the_upper_quartile(shift_s: float, outcome: Outcome) -> None:
+    times = forge.constant(N, RATE)
+    times[np.arange(N) % 3 == 0] += shift_s
+    assert outcomes(times)[0] is outcome
+
+
+def in_two_halves(change: float, *, n: int = N) -> Seconds:
+    """Even spacing whose second half, after the first second, is faster by `change`; the mean rate stays."""
+    gaps = np.full(n, 1 / RATE)
+    gaps[int(RATE) + (n - int(RATE)) // 2 + 1 :] /= 1 + change
+    return np.asarray(np.cumsum(gaps) - gaps[0])
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_halves_of_two_rates_fail_just_beyond_2_percent(side: int) -> None:
+    inside, outside = (judged(in_two_halves(side * change, n=400))["arrivals.halves"] for change in (0.019, 0.021))
+    assert (inside.outcome, inside.smallest_deviation) == (PASS, "2%")
+    assert (outside.outcome, outside.measured) == (FAIL, f"{side * 0.021:+.2%}")
+    assert "/s in the first half" in outside.detail
+
+
+def test_twice_as_fast_in_the_second_half_is_no_burst() -> None:
+    found = judged(in_two_halves(1.0, n=400))
+    assert (found["arrivals.halves"].outcome, found["arrivals.burst"].outcome) == (FAIL, PASS)
+    assert "twice as fast in the second half" in found["arrivals.halves"].detail
+
+
+def test_halves_need_4_seconds_and_50_after_the_first() -> None:
+    for n, outcome in ((79, UNCLEAR), (80, PASS)):
+        found = judged(forge.constant(n, RATE))["arrivals.halves"]
+        assert found.outcome is outcome
+    assert "80 in 4 s are enough" in judged(forge.constant(79, RATE))["arrivals.halves"].detail
+
+
+def rushed(surplus: int, *, at_s: float) -> Seconds:
+    """Even spacing, and `surplus` requests more within 10 ms."""
+    return np.sort(np.concatenate([forge.constant(N, RATE), at_s + np.linspace(0, 0.01, surplus)]))
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.5, 5.0])
+def test_a_burst_is_seen_at_any_time_also_in_the_first_second(at_s: float) -> None:
+    # 0.5 s of requests are 10, and one stands for itself; a request of the schedule may fall into it
+    assert judged(rushed(9, at_s=at_s))["arrivals.burst"].outcome is PASS
+    found = judged(rushed(13, at_s=at_s))["arrivals.burst"]
+    assert (found.outcome, found.expected) == (FAIL, "<= 11 too many")
+    assert f"from {at_s:.2f}" in found.detail
+
+
+def test_a_burst_at_the_start_is_said_so() -> None:
+    assert "a burst at the start" in judged(rushed(40, at_s=0.0))["arrivals.burst"].detail
+
+
+@pytest.mark.parametrize("late_s", [0.0, 0.3])
+def test_a_late_first_send_that_catches_up_is_no_burst(late_s: float) -> None:
+    times = np.maximum(forge.constant(N, RATE), late_s)
+    assert judged(times - times[0])["arrivals.burst"].outcome is PASS
+
+
+def test_what_a_cap_holds_back_is_unclear() -> None:
+    # groups of 4, and a reply takes longer than the gap between two groups
+    times = grouped(4)
+    asked = forge.case({"mode": "rate", "rate": RATE, "cap": 4}, workload={"num_requests": N}, arrival="constant")
+    found = ask(asked, journal(times, ttft_s=0.05, itl_s=0.001, kernel=True))["arrivals.even"]
+    assert found.outcome is UNCLEAR
+    assert "the cap of 4 in flight was reached" in found.detail
+    roomy = forge.case({"mode": "rate", "rate": RATE, "cap": 40}, workload={"num_requests": N}, arrival="constant")
+    assert ask(roomy, journal(times, ttft_s=0.05, itl_s=0.001, kernel=True))["arrivals.even"].outcome is FAIL
 
 
 def test_residuals_against_a_straight_fit() -> None:
@@ -130,4 +195,8 @@ def test_residuals_against_a_straight_fit() -> None:
 def test_honest_senders_raise_no_alarm(pauses_per_s: float) -> None:
     for seed in range(60):
         sent = forge.sent(forge.constant(600, 40.0), np.random.default_rng(seed), pauses_per_s=pauses_per_s)
-        assert outcomes(sent - sent[0], rate=40.0) == (PASS, PASS), seed
+        found = judged(sent - sent[0], rate=40.0)
+        spacing = {name: one.outcome for name, one in found.items() if name.startswith("arrivals.")}
+        assert spacing == dict.fromkeys(
+            ("arrivals.even", "arrivals.halves", "arrivals.silence", "arrivals.burst"), PASS
+        )

@@ -17,17 +17,21 @@ PASS, FAIL, UNCLEAR = Outcome.PASS, Outcome.FAIL, Outcome.UNCLEAR
 RATE, N, LATENCY = 40.0, 600, 0.2
 
 
-def waiting(cap: int, *, turnaround_s: float = 0.001, n: int = N) -> Seconds:
-    """A schedule of 40/s of which each request waits until fewer than `cap` are in flight."""
+def waiting(cap: int, *, turnaround_s: float = 0.001, n: int = N, rate: float = RATE) -> Seconds:
+    """An even schedule of which each request waits until fewer than `cap` are in flight."""
     busy: list[float] = []
     starts = []
-    for due in (np.arange(n) / RATE).tolist():
+    for due in (np.arange(n) / rate).tolist():
         at = due
         if len(busy) == cap:
             at = max(due, heapq.heappop(busy) + turnaround_s)
         starts.append(at)
         heapq.heappush(busy, at + LATENCY)
     return np.array(starts)
+
+
+def most_in_flight(times: Seconds) -> int:
+    return following(measure_requests(journal(times, ttft_s=LATENCY, tokens=1))).peak
 
 
 def judged(times: Seconds, *, cap: int | None = None, arrival: str = "constant") -> dict[str, Finding]:
@@ -69,6 +73,38 @@ def test_a_cap_that_was_asked_for_and_reached_makes_a_low_rate_unclear() -> None
     assert (found["rate.cap"].outcome, found["rate.mean"].outcome) == (PASS, UNCLEAR)
     assert "held back by the cap: 4 were in flight" in found["rate.mean"].detail
     assert "a cap of 10" in found["rate.mean"].detail
+
+
+@pytest.mark.parametrize("cap", [1, 2, 16])
+@pytest.mark.parametrize("turnaround_s", [0.001, 0.006, 0.015])
+def test_a_cap_that_is_far_too_small_is_to_blame_for_all(cap: int, turnaround_s: float) -> None:
+    """Between an end and the next start fewer than the cap are in flight: at 1000/s many requests would have come."""
+    times = waiting(cap, turnaround_s=turnaround_s, n=2000, rate=1000.0)
+    asked = case({"mode": "rate", "rate": 1000, "cap": cap}, workload={"num_requests": 2000}, arrival="poisson")
+    found = ask(asked, journal(times, ttft_s=LATENCY, tokens=1, kernel=True))["rate.mean"]
+    assert found.outcome is UNCLEAR, found
+
+
+@pytest.mark.parametrize("arrival", ["constant", "poisson", "fixed-span"])
+def test_a_cap_that_was_reached_for_a_moment_does_not_excuse_a_slow_schedule(arrival: str) -> None:
+    """27 a second throughout, and once 8 at a time: nothing held the tool back in the other 22 seconds."""
+    times = np.sort(np.concatenate([forge.constant(N, 27.0), 5.0 + 1e-4 * np.arange(8)]))
+    found = judged(times, cap=most_in_flight(times), arrival=arrival)
+    assert (found["rate.cap"].outcome, found["rate.mean"].outcome) == (PASS, FAIL)
+
+
+@pytest.mark.parametrize("arrival", ["constant", "poisson", "fixed-span"])
+@pytest.mark.parametrize("cap", [2, 4, 6, 7])
+def test_a_schedule_that_only_the_cap_holds_back_is_never_blamed(arrival: str, cap: int) -> None:
+    assert judged(waiting(cap), cap=cap, arrival=arrival)["rate.mean"].outcome is not FAIL
+
+
+def test_the_cap_explains_a_low_rate_after_a_late_first_send_too() -> None:
+    """The end-point rate is above the asked one, the half-lag rate, by which even spacing is judged, is below."""
+    times = np.concatenate([1e-3 * np.arange(13), np.arange(1, N - 12) / 39.4])
+    assert (N - 1) / times[-1] > RATE
+    found = judged(times, cap=most_in_flight(times))["rate.mean"]
+    assert (found.outcome, "held back by the cap" in found.detail) == (UNCLEAR, True), found
 
 
 def test_a_cap_that_was_not_reached_excuses_nothing() -> None:

@@ -64,7 +64,7 @@ def test_fixed_span_is_bounded_as_its_law_and_a_late_first_send_say(
 ) -> None:
     # scipy's own beta law: of n + 1 gaps of a span the first and the last are left out
     shortest = beta.ppf(5e-7, shape * (n - 1), 2 * shape)
-    low, high = -(0.01 + 1 / n + 0.1 * rate / n), (n - 1) / n / shortest - 1 + 0.01 + 0.3 * rate / n
+    low, high = -(0.01 + 1 / n + 0.1 * rate / n), (n - 1) / n / (shortest - 0.3 * rate / n) - 1 + 0.01
     for edge, inward in ((low, 1), (high, -1)):
         inside, outside = at(edge + inward * 1e-5, n=n, rate=rate), at(edge - inward * 1e-5, n=n, rate=rate)
         assert judged(inside, arrival, rate=rate).outcome is Outcome.PASS
@@ -157,6 +157,7 @@ def test_the_late_first_send_that_broke_the_bare_law_is_honest() -> None:
         ("poisson", 199, 200, "200 in 1 s"),
         ("gamma(4)", 49, 40, "50 in 1.25 s"),
         ("gamma(0.1)", 471, 40, "472 in 11.8 s"),
+        ("fixed-span(0.1)", 249, 40, "250 in 6.25 s"),
         ("poisson", 0, 40, "50 in 1.25 s"),
         ("constant", 1, 40, "80 in 2 s"),
         ("constant", 2, 40, "80 in 2 s"),
@@ -175,6 +176,41 @@ def test_too_little_is_unclear_and_says_what_is_enough(arrival: str, n: int, rat
 def test_everything_at_one_instant_fails(arrival: str) -> None:
     found = judged(np.zeros(N), arrival)
     assert (found.outcome, found.measured) == (Outcome.FAIL, "inf/s (+inf%)")
+
+
+@pytest.mark.parametrize("shape", [0.02, 0.1, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize("rate", [1.0, 10.0, 200.0])
+def test_everything_at_one_instant_fails_from_the_smallest_number_on_that_is_judged(shape: float, rate: float) -> None:
+    for law in (f"fixed-span({shape})", f"gamma({shape})"):
+        for n in (50, 250, 500, 1000, 1250, 3000):
+            found = _rate(np.zeros(n), rate, Arrival.parse(law))
+            late = "+inf%" in found.smallest_deviation  # a late first send and a pause, 0.4 s, explain all
+            assert found.outcome is not Outcome.PASS or (late and n <= rate), (law, n)
+
+
+def test_a_late_first_send_of_the_shortest_honest_span_is_allowed_for() -> None:
+    """The shortest span that n + 1 gaps of a fixed span leave, and 0.3 s less: small spans feel both more than each."""
+    n, rate = 50, 10.0
+    shortest = beta.ppf(5e-7, n - 1, 2) * n / rate - 0.3
+    for longer, outcome in ((1.001, Outcome.PASS), (0.99, Outcome.FAIL)):
+        times = at((n - 1) / (shortest * longer) / rate - 1, n=n, rate=rate)
+        assert judged(times, "fixed-span", rate=rate).outcome is outcome
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("n", [50_000, 400_000, 2_000_000])
+def test_where_the_floor_decides_the_printed_deviation_is_seen_9_times_in_10_too(side: int, n: int) -> None:
+    rate, rng = 1e4, np.random.default_rng(3)
+    seen = stats.honest_rate_visible(n - 1, rate)
+    ratio = 1 + (seen.low, seen.high)[side]
+    # the span alone decides, so draw that
+    spans = rng.gamma(n - 1, 1 / (rate * ratio), 1000)
+    lateness = 0.1 if side == 0 else -0.4
+    failed = sum(
+        _rate(np.linspace(0, span + lateness, n), rate, Arrival.parse("poisson")).outcome is Outcome.FAIL
+        for span in (spans if n < 100_000 else spans[:100])
+    )
+    assert failed / (1000 if n < 100_000 else 100) > 0.9 - 4 * 0.03
 
 
 @pytest.mark.parametrize("arrival", LAWS)

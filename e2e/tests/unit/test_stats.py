@@ -95,13 +95,14 @@ def test_the_smallest_deviations_are_the_written_formulas(n: int) -> None:
     )
     bounds = stats.fixed_span_bounds(n, 15.0)
     assert bounds.low == pytest.approx(-(0.01 + 1 / n + 0.1 / 15))
-    assert bounds.high == pytest.approx((n - 1) / n / beta.ppf(5e-7, n - 1, 2) - 1 + 0.01 + 0.3 / 15)
+    # a late first send makes the shortest span of the law shorter still
+    assert bounds.high == pytest.approx((n - 1) / n / (beta.ppf(5e-7, n - 1, 2) - 0.3 / 15) - 1 + 0.01)
     assert stats.even_spacing_bounds(n).high == -stats.even_spacing_bounds(n).low == max(0.01, 2 / n)
 
 
 def test_the_bounds_that_statistics_md_quotes() -> None:
     bounds = stats.fixed_span_bounds(600, 15.0)
-    assert (round(bounds.low, 3), round(bounds.high, 3)) == (-0.018, 0.058)
+    assert (round(bounds.low, 3), round(bounds.high, 3)) == (-0.018, 0.059)
     # the n that 5 % and 10 % need for a power of 90 %
     assert stats.gamma_rate_smallest_deviation(15_243) == pytest.approx(0.05, rel=1e-3)
     assert stats.gamma_rate_smallest_deviation(3_810) == pytest.approx(0.1, rel=1e-3)
@@ -110,7 +111,8 @@ def test_the_bounds_that_statistics_md_quotes() -> None:
 @pytest.mark.parametrize("shape", [0.5, 1.0, 4.0])
 def test_the_printed_deviation_is_that_of_the_formula_where_n_and_span_are_large(shape: float) -> None:
     gaps, rate = 1_000_000, 10.0
-    formula = max(0.01, stats.gamma_rate_smallest_deviation(gaps, shape))
+    # the floor is passed by 9 in 10 where chance adds 1.28 deviations to it
+    formula = max(0.01 + 1.28 / math.sqrt(shape * gaps), stats.gamma_rate_smallest_deviation(gaps, shape))
     seen = stats.honest_rate_visible(gaps, rate, shape)
     assert (-seen.low, seen.high) == pytest.approx((formula, formula), rel=0.02)
 
