@@ -111,7 +111,8 @@ def test_an_honest_tool_passes_what_its_report_says_and_the_rest_is_unsupported(
     run = tmp_path / "out" / "small-metronome"
     assert {name: finding.outcome for name, finding in findings(run).items()} == {
         "count.journal": Outcome.UNSUPPORTED, "payload.journal": Outcome.UNSUPPORTED,
-        "concurrency.journal": Outcome.UNSUPPORTED, "reports.requests": Outcome.PASS, "reports.failed": Outcome.PASS,
+        "concurrency.journal": Outcome.UNSUPPORTED, "connections.journal": Outcome.UNSUPPORTED,
+        "reports.requests": Outcome.PASS, "reports.failed": Outcome.PASS,
         "reports.output_tokens": Outcome.PASS,
     }  # fmt: skip
     assert "metronome against llm-d-inference-sim" in told.stdout

@@ -7,8 +7,8 @@
   their number: within 1 + 0.1 s x rate, a bound. A stage's requests are those that `load.stages` gives to it. Smallest
   n: none.
 - stage (of one that asks for a number, between silences): exact.
-- duration: first to last arrival last as long as asked: less what the law leaves empty at both ends, a late first send
-  and a pause; in a closed loop less the longest latency. A bound, at any n.
+- duration (of a stage: between silences): first to last arrival last as long as asked: less what the law leaves empty
+  at both ends, a late first send and a pause; in a closed loop less the longest latency. A bound, at any n.
 Cannot see: by how much the tool's own clock differs from ours where that is less than the bounds.
 """
 
@@ -42,8 +42,8 @@ def findings(question: Question) -> Iterator[Finding]:
             n = part.load.requests.n
             counted = exact(f"count.stage{part.suffix}", "exactly the asked number", f"{part.n}", f"{n}", n=n)
             yield _named(counted, part, question.parts)
-        if not staged and part.duration_s is not None:
-            yield _lasted(part, part.duration_s, declared)
+        if part.duration_s is not None and (not staged or _between_silences(question.parts, part)):
+            yield _named(_lasted(part, part.duration_s, declared), part, question.parts)
 
 
 def _named(finding: Finding, part: Part, parts: list[Part]) -> Finding:
@@ -104,7 +104,7 @@ def _lasted(part: Part, duration_s: float, declared: Arrival | None) -> Finding:
         detail = f"{duration_s:g} s are too short beside what may pass without a request; ask for {-low:.3g} s more"
     elif not low <= seen <= high:
         outcome, detail = Outcome.FAIL, "the load ended too early" if seen < low else "the load went on for too long"
-    return Finding(check="count.duration", requirement="it lasts as long as asked",
+    return Finding(check=f"count.duration{part.suffix}", requirement="it lasts as long as asked",
                    expected=f"{max(0, low):.4g} to {high:.4g} s", measured=f"{seen:.3f} s", outcome=outcome,
                    n=requests.n, smallest_deviation=f"-{duration_s - low:.2g} s/+{high - duration_s:.2g} s",
                    detail=detail, evidence=EVIDENCE)  # fmt: skip

@@ -93,6 +93,36 @@ def test_each_stage_is_counted_in_its_own_window() -> None:
     assert many["count.stage[2]"].detail == "+4.2% beside what 40/s make in 12 s"
 
 
+@pytest.mark.parametrize(("lasts", "outcome"), [(11.4, FAIL), (11.6, PASS), (12.0, PASS), (12.2, FAIL), (18.0, FAIL)])
+def test_a_stage_between_silences_lasts_as_long_as_asked(lasts: float, outcome: Outcome) -> None:
+    times = np.concatenate([np.linspace(0, lasts, 240), lasts + 1.05 + spread_over(480, 12.0)])
+    asked = case({"mode": "stages", "stages": STAGES}, workload={"num_requests": None, "duration_s": 25.0},
+                 arrival="constant")  # fmt: skip
+    found = ask(asked, journal(times, tokens=1, kernel=True))
+    assert (found["count.duration[1]"].outcome, found["count.duration[2]"].outcome) == (outcome, PASS)
+
+
+def test_a_longer_random_stage_is_seen_by_its_time_where_its_number_could_be_chance() -> None:
+    rng = np.random.default_rng(7)
+    stages = ({"rate": 10, "duration_s": 12, "gap_s": 1}, {"rate": 40, "duration_s": 12})
+    asked = case({"mode": "stages", "stages": stages}, workload={"num_requests": None, "duration_s": 25.0},
+                 arrival="poisson")  # fmt: skip
+    for _ in range(5):
+        first, second = (forge.poisson(900, rate, rng) for rate in (10.0, 40.0))
+        times = np.concatenate([first[first < 18], 19 + second[second < 12]])
+        found = ask(asked, journal(times, tokens=1, kernel=True))
+        assert found["count.duration[1]"].outcome is FAIL
+
+
+def test_where_only_the_clock_tells_stages_apart_their_times_are_not_judged() -> None:
+    assert [name for name in staged(240, 480) if "duration" in name] == ["count.duration[1]", "count.duration[2]"]
+    stages = ({"rate": 20, "duration_s": 12}, {"rate": 40, "duration_s": 12})
+    times = np.concatenate([spread_over(240, 12.0), 12.0 + spread_over(480, 12.0)])
+    asked = case({"mode": "stages", "stages": stages}, workload={"num_requests": 720}, arrival="constant")
+    found = ask(asked, journal(times, tokens=1, kernel=True))
+    assert not [name for name in found if "duration" in name]
+
+
 def test_stages_share_the_level() -> None:
     low = int(poisson.ppf(1e-6 / 4, 480 - 16))
     assert staged(240, low, arrival="poisson")["count.stage[2]"].outcome is PASS

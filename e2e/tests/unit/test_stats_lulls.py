@@ -8,7 +8,16 @@ from scipy.stats import gamma as gamma_law
 from scipy.stats import poisson as poisson_law
 
 from loadproof.checks import stats_lulls
-from loadproof.checks.stats_lulls import CROWDS_S, JITTER_S, LULLS_S, crowd_bound, crowds, emptiest, fewest_in, lull_bound
+from loadproof.checks.stats_lulls import (
+    CROWDS_S,
+    JITTER_S,
+    LULLS_S,
+    crowd_bound,
+    crowds,
+    emptiest,
+    fewest_in,
+    lull_bound,
+)
 from tests.unit import forge
 from tests.unit.forge_times import Seconds
 
