@@ -30,6 +30,9 @@ class Size:
     misses: int
 
 
+OTHER_LAWS = 10
+"""So many times fewer runs are forged of other laws than Poisson's."""
+
 FULL = Size(false_alarms.RUNS, 3000, 60)
 QUICK = Size({200: 1000, 600: 500, 2000: 300, 10_000: 20}, 180, 2)
 
@@ -43,7 +46,7 @@ class Part:
 
 
 def _false_alarms(seed: int, size: Size, processes: int) -> Part:
-    found = false_alarms.measured(seed, size.false_alarms, processes)
+    found = false_alarms.measured(seed, size.false_alarms, processes, others=OTHER_LAWS)
     tables = [f"### At {level:g}\n\n{false_alarms.table(found, level)}" for level in false_alarms.LEVELS]
     return Part(
         "## False alarms of each statistic without its floor\n\n" + "\n".join(tables), false_alarms.above(found)

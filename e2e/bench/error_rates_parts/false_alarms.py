@@ -7,7 +7,7 @@ share has an exact binomial interval. The step to 1e-6 is the laws' own. Left ou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,22 +65,24 @@ def count(block: Block) -> Counts:
     return counts
 
 
-def blocks(seed: int, runs: dict[int, int], laws: Iterable[Arrival] = LAWS) -> list[Block]:
-    """Return what there is to do, the longest runs first."""
+def blocks(seed: int, runs: dict[int, int], laws: Sequence[Arrival] = LAWS, others: int = 1) -> list[Block]:
+    """Return what there is to do, the longest runs first; of other laws than the first `others` times fewer runs."""
     return [
         Block(seed, str(law), n, first, min(step, wanted - first))
-        for n, wanted in sorted(runs.items(), reverse=True)
+        for n, most in sorted(runs.items(), reverse=True)
         for step in [max(1, ARRIVALS_A_BLOCK // n)]
         for law in laws
+        for wanted in [most if law == laws[0] else most // others]
         for first in range(0, wanted, step)
     ]
 
 
-def measured(seed: int, runs: dict[int, int], processes: int, laws: Sequence[Arrival] = LAWS) -> dict[
-    tuple[str, int], Counts]:  # fmt: skip
+def measured(
+    seed: int, runs: dict[int, int], processes: int, laws: Sequence[Arrival] = LAWS, others: int = 1
+) -> dict[tuple[str, int], Counts]:
     """Return the counts of each law and number of arrivals."""
     found: dict[tuple[str, int], Counts] = defaultdict(Counts)
-    for block, counts in spread(count, blocks(seed, runs, laws), processes):
+    for block, counts in spread(count, blocks(seed, runs, laws, others), processes):
         found[block.law, block.n].add(counts)
     return dict(found)
 
@@ -99,12 +101,11 @@ def table(found: dict[tuple[str, int], Counts], level: float) -> str:
                     [
                         statistic.name,
                         law,
-                        *(f"{100 * s.share:.2g} % (≤ {100 * s.high:.2g} %)" for s in told),
+                        *(f"{100 * s.share:.2g} % (≤ {100 * s.high:.2g} %) of {s.trials:,}" for s in told),
                         ", ".join(against),
                     ]
                 )
-    runs = {n: found[law, n].runs for law, n in found}
-    return markdown(["statistic", "law", *(f"n = {n:,} ({runs[n]:,} runs)" for n in sizes), f"against {level:g}"], rows)
+    return markdown(["statistic", "law", *(f"n = {n:,}" for n in sizes), f"against {level:g}"], rows)
 
 
 def _seen(counts: Counts, name: str, level: float) -> Seen | None:

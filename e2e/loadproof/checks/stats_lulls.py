@@ -20,7 +20,6 @@ CROWDS_S = (0.005, 0.02)
 LOOK_BACK_S = 0.5
 """A pause, and the time in which what it held back is sent, are within so much before a moment."""
 JITTER_S = 0.003
-MOST_MOMENTS = 4000
 """So many are looked at, the fullest ones, one of each width: more than there are pauses in any usual run."""
 
 
@@ -82,41 +81,46 @@ def crowds(times: Floats, shape: float, alpha: float) -> list[Stretch]:
     """
     from scipy.special import gammaincinv  # noqa: PLC0415 -- as above
 
-    found = []
+    n = len(times)
     gaps = np.diff(times, prepend=times[:1] - LOOK_BACK_S)
+    held_back = _two_longest(gaps, np.searchsorted(times, times - LOOK_BACK_S))
+    found = []
     for width in CROWDS_S:
-        inside = np.searchsorted(times, times + width, side="left") - np.arange(len(times))
-        moments = _fullest(times, inside, width)
-        since = np.searchsorted(times, times[moments] - LOOK_BACK_S)
-        many, which = np.unique(inside[moments], return_inverse=True)
-        needed = gammaincinv(np.maximum(many - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * len(times)))[which]
-        best, at = -1.0, 0
-        for place, (first, last) in enumerate(zip(since.tolist(), moments.tolist(), strict=True)):
-            # Moments come by what they need, the most first: the rest cannot have more, were they after no silence.
-            if needed[place] / shape / (width + JITTER_S) <= best:
-                break
-            rate = float(needed[place]) / shape / (_held_back_s(gaps[first : last + 1]) + width + JITTER_S)
-            best, at = (rate, place) if rate > best else (best, at)
-        found.append(Stretch(width, float(times[moments[at]]), int(inside[moments[at]]), best))
+        inside = np.searchsorted(times, times + width, side="left") - np.arange(n)
+        many, which = np.unique(inside, return_inverse=True)
+        needed = gammaincinv(np.maximum(many - 1, 1e-9) * shape, alpha / (2 * len(CROWDS_S) * n)) / shape
+        rates = needed[which] / (held_back + width + JITTER_S)
+        at = int(rates.argmax())
+        found.append(Stretch(width, float(times[at]), int(inside[at]), float(rates[at])))
     return found
 
 
-def _fullest(times: Floats, inside: Ints, width: float) -> Ints:
-    """Return the fullest moments, the most first: only those that have many can have too many.
+def _two_longest(gaps: Floats, since: Ints) -> Floats:
+    """Return, for each i, the sum of the two longest of gaps[since[i]] to gaps[i].
 
-    One of each `width` of time, so that what a few pauses held back does not keep others out.
+    So long two pauses, one soon after the other, may have held back what comes then. The two longest of the last 1, 2,
+    4, ... gaps before each, put together by the binary digits of how many are looked at.
     """
-    begins = np.flatnonzero(np.diff(np.floor(times / width), prepend=-np.inf))
-    most = np.maximum.reduceat(inside, begins)
-    chosen = np.argpartition(-most, MOST_MOMENTS)[:MOST_MOMENTS] if len(most) > MOST_MOMENTS else np.arange(len(most))
-    chosen = chosen[np.argsort(-most[chosen], kind="stable")]
-    ends = np.append(begins[1:], len(times))
-    return np.array([begins[one] + int(inside[begins[one] : ends[one]].argmax()) for one in chosen], np.int64)
-
-
-def _held_back_s(gaps: Floats) -> float:
-    """Return how long two pauses, one soon after the other, may have held back what comes after these gaps."""
-    return float(np.partition(gaps, len(gaps) - 2)[-2:].sum()) if len(gaps) > 1 else float(gaps.sum())
+    longest, second = gaps, np.zeros(len(gaps))
+    top, following = np.zeros(len(gaps)), np.zeros(len(gaps))
+    place = np.arange(len(gaps))
+    count = place - since + 1
+    step = 1
+    while True:
+        asked = np.flatnonzero(count & step)
+        at = place[asked]
+        one, other = top[asked], longest[at]
+        following[asked] = np.maximum(np.minimum(one, other), np.maximum(following[asked], second[at]))
+        top[asked] = np.maximum(one, other)
+        place[asked] -= step
+        if 2 * step > count.max(initial=0):
+            return top + following
+        # The last 2 x step gaps are the last `step` of them and those before; the first few are never asked for.
+        later, before = longest[step:], longest[:-step]
+        second = np.concatenate([second[:step], np.maximum(np.minimum(later, before),
+                                                           np.maximum(second[step:], second[:-step]))])  # fmt: skip
+        longest = np.concatenate([longest[:step], np.maximum(later, before)])
+        step *= 2
 
 
 def crowd_bound(times: Floats, rate: float, shape: float, alpha: float) -> float:

@@ -112,9 +112,16 @@ def test_a_pause_that_sends_later_what_it_held_back_is_no_crowd() -> None:
         assert crowd_bound(times, rate, 1.0, ALPHA) < 0
 
 
-def test_many_pauses_do_not_hide_the_one_crowd_that_none_explains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fuller moments, each after a silence, come first: one of each width, so that there is room for the others."""
-    monkeypatch.setattr(stats_lulls, "MOST_MOMENTS", 60)
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 64, 500])
+def test_the_two_longest_gaps_against_a_loop(n: int) -> None:
+    rng = np.random.default_rng(n)
+    gaps, since = rng.random(n), np.array([rng.integers(0, i + 1) for i in range(n)])
+    expected = [np.sort(gaps[first : i + 1])[-2:].sum() for i, first in enumerate(since)]
+    assert stats_lulls._two_longest(gaps, since).tolist() == pytest.approx(expected)
+
+
+def test_many_pauses_do_not_hide_the_one_crowd_that_none_explains() -> None:
+    """Fuller moments, each after a silence, do not keep the others out."""
     rate = 1000.0
     times = drawn(60_000, rate)
     for begin in np.arange(5.0, 55.0, 2.0).tolist():
