@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 FILLS = 0.8
 """Of a cap: what a rate needs on average; more would be held back now and then."""
 
+REFILLS = 50
+"""So many starts show how soon a freed slot is used again."""
+
+EVEN_S = 4.0
+"""So long even arrivals must last that their halves can be compared."""
+
 BY_CHANCE = 1e-3
 """So rarely a random gap may be as long as an asked silence."""
 
@@ -82,9 +88,10 @@ def _sizes(case: Case, asked: _Asked) -> Iterator[str]:
 def _closed_loop(case: Case, asked: _Asked, concurrency: int) -> Iterator[str]:
     """The case rule: the first burst fills every slot before the first reply ends, and the plateau is long."""
     first, fill = case.service_s, 4 * concurrency * 0.2e-3
-    if asked.n < 8 * concurrency:
+    enough = max(8 * concurrency, concurrency + REFILLS)
+    if asked.n < enough:
         few = f"about {asked.n:.0f} requests are too few for concurrency {concurrency}"
-        yield f"{few}; ask for at least {8 * concurrency}"
+        yield f"{few}; ask for at least {enough}"
     if asked.span_s < 4:
         lasts = f"the load lasts {asked.span_s:.3g} s"
         yield f"{lasts}; ask for more requests or a slower server, so that it lasts at least 4 s"
@@ -100,6 +107,9 @@ def _open_loop(case: Case, asked: _Asked) -> Iterator[str]:
     for law, shortest in SMALLEST_SPAN_S.items():
         if law in laws and span < shortest:
             yield f"the load lasts {span:.3g} s; the rate of {law} arrivals needs at least {shortest:g} s"
+    even = math.ceil(max(SMALLEST_N + (asked.rate or 0), EVEN_S * (asked.rate or 0)))
+    if Law.CONSTANT in laws and n < even:
+        yield f"{n:.0f} requests in {span:.3g} s; judging even spacing needs at least {even} in at least {EVEN_S:g} s"
     if laws - {Law.CONSTANT}:
         enough = max(200, *(math.ceil(100 / law.shape) for law in _declared(case)))
         if n < enough or span < 10:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from loadproof.arrival import Arrival, Law
+from loadproof.arrival import Law
 from loadproof.checks import arrivals_even, arrivals_random
-from loadproof.checks.capped import held_back
+from loadproof.checks.capped import delayed
 from loadproof.checks.question import Part, Question
 from loadproof.verdict import Finding, Outcome
 
@@ -28,12 +28,12 @@ def findings(question: Question) -> Iterator[Finding]:
         if part.rate is not None:
             even = declared.law is Law.CONSTANT
             asked = arrivals_even.findings(part) if even else arrivals_random.findings(part, declared)
-            yield from (_excused(finding, part, declared) for finding in asked)
+            yield from (_excused(finding, part) for finding in asked)
 
 
-def _excused(finding: Finding, part: Part, declared: Arrival) -> Finding:
-    """Return the finding, unclear where it fails and a cap may have held requests back (`capped`)."""
-    if finding.outcome is not Outcome.FAIL or not held_back(part, declared):
+def _excused(finding: Finding, part: Part) -> Finding:
+    """Return the finding, unclear where it fails and a cap made many requests late (`capped`)."""
+    if finding.outcome is not Outcome.FAIL or not delayed(part):
         return finding
     why = (f"would fail, but the cap of {part.cap} in flight was reached, and requests that wait for it come late: a "
            "larger cap or a lower rate would be enough")  # fmt: skip

@@ -34,15 +34,16 @@ def findings(question: Question) -> Iterator[Finding]:
     """Yield the findings of what was asked for a time, and of the numbers of stages."""
     declared = question.declared.arrival
     staged = isinstance(question.expected.load, StagesLoad)
-    for part in question.parts:
+    for k, part in enumerate(question.parts):
+        alone = _between_silences(question.parts[k:])
         if part.rate is not None and part.duration_s is not None and declared is not None:
             held = _held(part, part.rate, part.duration_s, declared, "stage" if staged else "requests")
             yield _named(held, part, question.parts)
-        elif staged and part.n is not None and _between_silences(question.parts, part):
+        elif staged and part.n is not None and alone:
             n = part.load.requests.n
             counted = exact(f"count.stage{part.suffix}", "exactly the asked number", f"{part.n}", f"{n}", n=n)
             yield _named(counted, part, question.parts)
-        if part.duration_s is not None and (not staged or _between_silences(question.parts, part)):
+        if part.duration_s is not None and (not staged or alone):
             yield _named(_lasted(part, part.duration_s, declared), part, question.parts)
 
 
@@ -54,9 +55,9 @@ def _named(finding: Finding, part: Part, parts: list[Part]) -> Finding:
     return replace(finding, detail="; ".join(told))
 
 
-def _between_silences(parts: list[Part], part: Part) -> bool:
-    """Whether a stage's requests are told from others by silences alone, and not by their number; or there are none."""
-    following = parts[parts.index(part) + 1 :][:1]
+def _between_silences(parts: list[Part]) -> bool:
+    """Whether the first's requests are told from others by silences alone, and not by their number; or it has none."""
+    part, *following = parts[:2]
     alone = part.told_by in {"begin", "silence"} and all(other.told_by == "silence" for other in following)
     return alone or not part.load.requests.n
 

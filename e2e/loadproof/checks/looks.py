@@ -10,7 +10,6 @@ Nothing rests on these words. Left out: whether any of it is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from loadproof.load.arrivals import Seconds, end_point_rate, span_s
 FEWEST = 20
 MOST = 50_000  # arrivals whose spacing is looked at: the first ones, as many say as much
 CLAUSES = 3
+FEW = 0.02  # of the gaps: more silences than that are no silences
 SURE = 6.0  # standard deviations: less could be chance
 
 
@@ -32,7 +32,9 @@ def looks_like(times_s: Seconds, rate: float) -> str:
         return ""
     if span_s(times_s) <= 0.01 * len(times_s) / rate:
         return f"all {len(times_s)} within {span_s(times_s):.2g} s"
-    said = [clause for kind in KINDS if (clause := kind(times_s, rate))]
+    said = [clause for kind in (_silence, _rush) if (clause := kind(times_s, rate))]
+    # Each of these changes the rate of a half, and a rate that changes is no multiple.
+    said = said or [clause for clause in (_change(times_s) or _multiple(times_s, rate),) if clause]
     said += spacing(_settled(times_s, rate)[:MOST], rate)
     return ", ".join(said[:CLAUSES])
 
@@ -46,9 +48,10 @@ def _settled(times: Seconds, rate: float) -> Seconds:
 def _silence(times: Seconds, rate: float) -> str:
     gaps = np.diff(times)
     typical = max(1 / rate, span_s(times) / len(times))
-    longest = 0.25 + (math.log(len(gaps)) + 14) * min(typical, 4 / rate)
+    longer = min(4.0, max(1.0, _varied(_usual(gaps))) ** 2)  # the longest of gamma gaps grows with 1 / shape
+    longest = 0.25 + (math.log(len(gaps)) + 14) * min(typical, 4 / rate) * longer
     silent = np.flatnonzero(gaps > longest)
-    if not len(silent) or len(silent) > 0.02 * len(gaps):
+    if not len(silent) or len(silent) > FEW * len(gaps):
         return ""
     at = silent[gaps[silent].argmax()]
     again = f" ({len(silent)} such silences)" if len(silent) > 1 else ""
@@ -57,11 +60,11 @@ def _silence(times: Seconds, rate: float) -> str:
 
 def _rush(times: Seconds, rate: float) -> str:
     """Say how many came at once at the start, unless as many come at once later, too."""
-    fast = max(rate, end_point_rate(times))
+    fast, varied = max(rate, end_point_rate(times)), max(1.0, _varied(_usual(np.diff(times))))
     for stretch in (0.1, 1.0):
         first = int(np.searchsorted(times, stretch))
         # A late first send makes up for 0.3 s, and a pause for a little more.
-        if first <= fast * (stretch + 0.5) + SURE * math.sqrt(fast * (stretch + 0.5)) + 1:
+        if first <= fast * (stretch + 0.5) + SURE * varied * math.sqrt(fast * (stretch + 0.5)) + 1:
             continue
         later = times[first:]
         most = np.searchsorted(later, later + stretch) - np.arange(len(later))
@@ -70,10 +73,13 @@ def _rush(times: Seconds, rate: float) -> str:
     return ""
 
 
-def _when(times: Seconds, rate: float) -> str:
-    """Say when nothing came or much; only else, since each of these changes the rate of a half, that a half differs."""
-    said = [clause for clause in (_silence(times, rate), _rush(times, rate)) if clause]
-    return ", ".join(said) or _change(times)
+def _usual(gaps: Seconds) -> Seconds:
+    return gaps[gaps <= np.quantile(gaps, 1 - FEW)]
+
+
+def _varied(gaps: Seconds) -> float:
+    """Return how much gaps vary, in means: gaps that vary more make counts vary more."""
+    return float(gaps.std() / max(gaps.mean(), 1e-9))
 
 
 def _change(times: Seconds) -> str:
@@ -83,9 +89,7 @@ def _change(times: Seconds) -> str:
     middle = float(times[len(times) // 2])
     ratios = [second / max(first, 1), middle / max(float(times[-1]) - middle, 1e-9)]
     ratio = max(ratios, key=lambda one: abs(math.log(max(one, 1e-9))))
-    gaps = np.diff(times)
-    varied = max(0.3, float(gaps.std() / gaps.mean()))  # gaps that vary more make counts vary more
-    deviation = varied * 2 / math.sqrt(len(times))  # of the ratio's logarithm
+    deviation = max(0.3, _varied(np.diff(times))) * 2 / math.sqrt(len(times))  # of the ratio's logarithm
     if 0.83 < ratio < 1.2 or abs(math.log(max(ratio, 1e-9))) < SURE * deviation:
         return ""
     pace = f"{_times_as(ratio, max(0.05, 2 * deviation))} in the second half"
@@ -106,14 +110,11 @@ def _times_as(ratio: float, unsure: float) -> str:
 def _multiple(times: Seconds, rate: float) -> str:
     """Say when the rate is a whole multiple of the asked one, or a whole part of it."""
     seen = end_point_rate(times)
-    noise = max(0.02, SURE / math.sqrt(len(times)))
+    by_chance = SURE * max(0.3, _varied(np.diff(times))) / math.sqrt(len(times))  # of the ratio's logarithm
+    noise = max(0.02, by_chance)
     for ratio, words in ((seen / rate, "{} times the asked rate: do {} senders each send all of it?"),
                          (rate / seen, "1/{} of the asked rate: does one of {} senders send?")):  # fmt: skip
         whole = round(ratio)
-        if 2 <= whole <= 64 and abs(ratio / whole - 1) < min(noise, 0.3 / whole):
+        if 2 <= whole <= 64 and math.log(ratio) > by_chance and abs(ratio / whole - 1) < min(noise, 0.3 / whole):
             return words.format(whole, whole)
     return ""
-
-
-KINDS: tuple[Callable[[Seconds, float], str], ...] = (_when, _multiple)
-"""What can be said of when arrivals came."""

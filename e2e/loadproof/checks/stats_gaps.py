@@ -59,7 +59,7 @@ def order_correlation(gaps: Floats) -> tuple[float, int]:
     (0, 1) where all gaps are equal.
     """
     k = len(gaps)
-    ranks = _mid_ranks(gaps)
+    ranks = mid_ranks(gaps)
     ranks -= ranks.mean()
     whole = float(ranks @ ranks)
     if whole <= 0:
@@ -71,7 +71,7 @@ def order_correlation(gaps: Floats) -> tuple[float, int]:
     return float(products[largest]), largest + 1
 
 
-def _mid_ranks(values: Floats) -> Floats:
+def mid_ranks(values: Floats) -> Floats:
     """Return ranks from 1 on, equal ones' mean: scipy.stats.rankdata, without the second that scipy.stats loads for."""
     _, which, times = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(times) - (times - 1) / 2)[which])

@@ -23,16 +23,12 @@ AFTER_S = 0.005
 
 @dataclass(frozen=True)
 class Following:
-    """`starts` reached the most in flight, `peak`; `share` of them came right after an end, `by_chance` of all moments.
-
-    `at_peak` is the share of the time, first to last start, in which `peak` were in flight.
-    """
+    """`starts` reached the most in flight, `peak`: `share` came right after an end, `by_chance` of all moments do."""
 
     peak: int
     starts: int
     share: float
     by_chance: float
-    at_peak: float
 
 
 def following(requests: Requests) -> Following:
@@ -40,7 +36,7 @@ def following(requests: Requests) -> Following:
     starts = requests.start_ns
     ends = np.sort(requests.end_ns[requests.end_ns < NEVER])
     if len(starts) < 2 or starts[-1] == starts[0] or not len(ends):
-        return Following(0, 0, 0.0, 0.0, 0.0)
+        return Following(0, 0, 0.0, 0.0)
     held = flight(requests)
     full = starts[held.levels == held.peak]
     after = round(AFTER_S * 1e9)
@@ -51,5 +47,4 @@ def following(requests: Requests) -> Following:
     inside = ends[(ends >= starts[0]) & (ends < starts[-1])]
     covered = np.minimum(np.diff(np.append(inside, starts[-1])), after).sum()
     span = float(starts[-1] - starts[0])
-    at_peak = float(held.shares_at(held.peak, np.array([starts[0], starts[-1]], np.float64))[0])
-    return Following(held.peak, len(full), float(follows.mean()), float(covered) / span, at_peak)
+    return Following(held.peak, len(full), float(follows.mean()), float(covered) / span)

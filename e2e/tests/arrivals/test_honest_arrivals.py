@@ -35,7 +35,7 @@ def test_the_cases_are_all_laws_and_forms_of_stages() -> None:
     assert {path.name for path in CASES} > IN_EVERY_RUN
     arrivals = {str(read_case(case).declaration("metronome").arrival) for case in CASES}
     assert arrivals == {
-        "None", "constant", "poisson", "fixed-span", "fixed-span(2)", "gamma(0.5)", "gamma(4)"
+        "None", "constant", "poisson", "fixed-span", "fixed-span(2)", "gamma(0.25)", "gamma(4)"
     }  # fmt: skip
     loads = [read_case(case).expected for case in CASES]
     assert {one.load.mode for one in loads} == {"rate", "concurrency", "stages"}

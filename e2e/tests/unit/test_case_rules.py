@@ -48,7 +48,8 @@ def test_each_stage_is_looked_at_by_itself() -> None:
     found = told(stages("rate: 20, num_requests: 40", "concurrency: 4, num_requests: 24"), count="num_requests: 64")
     assert found == [
         "stage 1: 40 requests cannot show a rate; ask for at least 50",
-        "stage 2: about 24 requests are too few for concurrency 4; ask for at least 32",
+        "stage 1: 40 requests in 2 s; judging even spacing needs at least 80 in at least 4 s",
+        "stage 2: about 24 requests are too few for concurrency 4; ask for at least 54",
         "stage 2: the load lasts 1.2 s; ask for more requests or a slower server, so that it lasts at least 4 s",
         OVERLAP,
     ]
@@ -134,7 +135,7 @@ def test_gaps_that_vary_more_need_more_requests() -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 64, 16_384])
 def test_a_closed_loop_of_any_size(concurrency: int) -> None:
-    n = max(8 * concurrency, 20 * concurrency)
+    n = max(20 * concurrency, 50 + concurrency)
     latency = max(0.2, 4 * concurrency * 0.2e-3)
     text = TEXT.replace("ttft_s: 0.1", f"ttft_s: {latency - 0.1 + 1e-6}")
     load = f"{{mode: concurrency, concurrency: {concurrency}}}"

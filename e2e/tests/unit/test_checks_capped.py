@@ -72,7 +72,7 @@ def test_a_cap_that_was_asked_for_and_reached_makes_a_low_rate_unclear() -> None
     found = judged(waiting(4), cap=4)
     assert (found["rate.cap"].outcome, found["rate.mean"].outcome) == (PASS, UNCLEAR)
     assert "held back by the cap: 4 were in flight" in found["rate.mean"].detail
-    assert "a cap of 10" in found["rate.mean"].detail
+    assert "a cap of 14" in found["rate.mean"].detail  # 8 on average, and 2 deviations
 
 
 @pytest.mark.parametrize("cap", [1, 2, 16])
@@ -130,3 +130,24 @@ def test_without_a_cap_there_is_no_such_finding() -> None:
 
 def test_nothing_passes_no_cap() -> None:
     assert judged(np.zeros(0), cap=4)["rate.cap"].outcome is not PASS
+
+
+def test_nothing_at_all_is_unclear_as_of_every_exact_finding() -> None:
+    assert judged(np.zeros(0), cap=4)["rate.cap"].outcome is UNCLEAR
+
+
+def test_a_cap_that_is_reached_for_a_moment_does_not_excuse_even_spacing_that_is_too_slow() -> None:
+    times = np.sort(np.concatenate([forge.constant(N, 36.0), 5.0 + 1e-4 * np.arange(4)]))
+    found = judged(times, cap=most_in_flight(times))
+    assert (found["rate.mean"].outcome, found["rate.cap"].outcome) == (FAIL, PASS)
+
+
+def test_groups_that_reach_the_cap_by_themselves_are_groups() -> None:
+    times = np.floor(np.arange(N) / 10) * 10 / RATE + 1e-4 * (np.arange(N) % 10)
+    found = judged(times, cap=most_in_flight(times))
+    assert (found["rate.mean"].outcome, found["arrivals.even"].outcome) == (PASS, FAIL)
+
+
+def test_spacing_that_only_the_cap_spoils_is_unclear() -> None:
+    assert judged(waiting(4), cap=4)["arrivals.even"].outcome is UNCLEAR
+    assert judged(waiting(4))["arrivals.even"].outcome is FAIL
