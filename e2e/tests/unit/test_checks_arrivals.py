@@ -171,15 +171,13 @@ def test_a_late_first_send_that_catches_up_is_no_burst(late_s: float) -> None:
     assert judged(times - times[0])["arrivals.burst"].outcome is PASS
 
 
-def test_what_a_cap_holds_back_is_unclear() -> None:
-    # groups of 4, and a reply takes longer than the gap between two groups
-    times = grouped(4)
-    asked = forge.case({"mode": "rate", "rate": RATE, "cap": 4}, workload={"num_requests": N}, arrival="constant")
-    found = ask(asked, journal(times, ttft_s=0.05, itl_s=0.001, kernel=True))["arrivals.even"]
-    assert found.outcome is UNCLEAR
-    assert "the cap of 4 in flight was reached" in found.detail
-    roomy = forge.case({"mode": "rate", "rate": RATE, "cap": 40}, workload={"num_requests": N}, arrival="constant")
-    assert ask(roomy, journal(times, ttft_s=0.05, itl_s=0.001, kernel=True))["arrivals.even"].outcome is FAIL
+@pytest.mark.parametrize(("cap", "reply_s", "outcome"), [(2, 0.09, UNCLEAR), (2, 0.05, FAIL), (40, 0.09, FAIL)])
+def test_what_waited_for_a_place_is_unclear(cap: int, reply_s: float, outcome: Outcome) -> None:
+    # Pairs 100 ms apart: only after a reply of 90 ms each one comes as soon as there is a place.
+    asked = forge.case({"mode": "rate", "rate": RATE, "cap": cap}, workload={"num_requests": N}, arrival="constant")
+    found = ask(asked, journal(grouped(2), ttft_s=reply_s, itl_s=0.0, kernel=True))["arrivals.even"]
+    assert found.outcome is outcome
+    assert (f"the cap of {cap} in flight was reached" in found.detail) == (outcome is UNCLEAR)
 
 
 def test_residuals_against_a_straight_fit() -> None:

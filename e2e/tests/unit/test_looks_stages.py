@@ -58,7 +58,7 @@ def test_a_stage_at_the_rate_of_another() -> None:
 @pytest.mark.parametrize(("lasts_s", "wrong"), [(6.0, "short"), (24.0, "long")])
 def test_a_stage_of_another_length(lasts_s: float, wrong: str) -> None:
     told = names(judged(sent((20, lasts_s), (40, 12), (80, 12))))
-    assert set(told) == {"count.stage[1]"}
+    assert set(told) == {"count.stage[1]", "count.duration[1]"}
     assert f"it is too {wrong}: {lasts_s:g} s at the asked rate, not 12 s" in told["count.stage[1]"]
 
 
