@@ -85,7 +85,7 @@ SHORT = [
     wrong(VARIED, "waves", "concurrency.waves", "concurrency.refill concurrency.held"),
     wrong(STAGES, "stages-swapped", "rate.mean[1] rate.mean[2]", f"rate.gap[1] {IN_STAGES}"),
     wrong(STAGES, "no-gap", "rate.gap[1]"),
-    wrong(SLOT_STAGES, "stage-left-out", "count.requests", "concurrency.slots[2]"),
+    wrong(SLOT_STAGES, "stage-left-out", "count.requests", "concurrency.slots[2] count.stage[2]"),
     wrong(POISSON, "even-gaps", "arrivals.gaps arrivals.counts", "arrivals.lattice"),
     wrong(SLOW_POISSON, "second-edge", "arrivals.lattice"),
 ]

@@ -19,7 +19,7 @@ absorber: {ttft_s: 0.02, itl_s: 0.005}
 workload: {num_requests: 160, prompt_tokens: 32, max_tokens: 4, stream: false, ignore_eos: true, unique_prompts: true}
 load: {mode: rate, rate: 40}
 tools:
-  command: {arrival: constant}
+  command: {arrival: constant, connections: per_request}
 """
 SENDER = """\
 import json, random, sys, threading, time, urllib.request
@@ -49,15 +49,15 @@ for thread in threads:
 
 
 @pytest.mark.parametrize(
-    ("name", "stall_s", "group", "checks"),
+    ("name", "stall_s", "group", "checks", "may"),
     [
-        ("even", 0.0, 1, set[str]()),
-        ("stall", 0.6, 1, {"arrivals.silence"}),
-        ("groups", 0.0, 8, {"arrivals.even"}),
+        ("even", 0.0, 1, set[str](), set[str]()),
+        ("stall", 0.6, 1, {"arrivals.silence"}, {"arrivals.halves"}),
+        ("groups", 0.0, 8, {"arrivals.even"}, {"arrivals.halves", "arrivals.silence", "rate.mean"}),
     ],
 )
 def test_spacing(
-    *, name: str, stall_s: float, group: int, checks: set[str], loadproof_runs: Runs, tmp_path: Path
+    *, name: str, stall_s: float, group: int, checks: set[str], may: set[str], loadproof_runs: Runs, tmp_path: Path
 ) -> None:
     case = tmp_path / f"spacing-{name}"
     case.mkdir()
@@ -71,4 +71,5 @@ def test_spacing(
         return run.judgement.verdict.outcome
 
     run = loadproof_runs.clearly(case, "command", ask)
-    assert {one.check for one in run.judgement.findings if one.outcome is Outcome.FAIL} == checks
+    failed = {one.check for one in run.judgement.findings if one.outcome is Outcome.FAIL}
+    assert checks <= failed <= checks | may
