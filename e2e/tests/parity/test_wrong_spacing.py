@@ -53,7 +53,7 @@ for thread in threads:
     [
         ("even", 0.0, 1, set[str](), set[str]()),
         ("stall", 0.6, 1, {"arrivals.silence"}, {"arrivals.halves"}),
-        ("groups", 0.0, 8, {"arrivals.even"}, {"arrivals.halves", "arrivals.silence", "rate.mean"}),
+        ("groups", 0.0, 8, {"arrivals.even"}, {"arrivals.burst", "arrivals.halves", "arrivals.silence", "rate.mean"}),
     ],
 )
 def test_spacing(
